@@ -35,8 +35,8 @@ def test_items_pass_by_key_and_the_first_that_waits_is_next(schedule, first):
             items += new
             positions |= {item: position for item, _ in new}
             number, now, position = number + count, now + count, position + 1
-            intake.came(number - count, keys, number, position)
-        passed = intake.passed(OrderKey(reached, 2**31, 0))
+            intake.arrived(number - count, keys, number, position)
+        passed = intake.pass_up_to(OrderKey(reached, 2**31, 0))
         for numbers in passed:
             assert not had & set(range(*numbers[:2]))
             had |= set(range(*numbers[:2]))
@@ -49,12 +49,12 @@ def test_items_pass_by_key_and_the_first_that_waits_is_next(schedule, first):
 
 def test_before_anything_came():
     intake = MergedCursor(7, -1)
-    assert intake.passed(START_KEY) == intake.passed(END_KEY) == []
+    assert intake.pass_up_to(START_KEY) == intake.pass_up_to(END_KEY) == []
     assert (intake.next, intake.position, intake.waits) == (7, -1, False)
 
 
 def test_where_nothing_is_merged_what_came_has_passed():
     cursor = InputCursor(7, 3)
-    cursor.came(7, None, 12, 4)
+    cursor.arrived(7, None, 12, 4)
     assert (cursor.next, cursor.position, cursor.waits) == (12, 4, False)
     assert cursor.cut() == (12, 12, 4, 4, False, 0)

@@ -89,13 +89,13 @@ def test_what_was_missed_and_comes_after_all_is_found_once():
     missed = memory_ledger(SHAPE).missed[IN]
     for first in (0, 10, 12, 30):
         missed.add(first, first + 2)
-    assert missed.stretches == [(0, 2), (10, 14), (30, 32)]
-    assert [missed.found(1, 11), missed.found(1, 11), missed.found(12, 13)] == [2, 0, 1]
-    assert missed.stretches == [(0, 1), (11, 12), (13, 14), (30, 32)]
+    assert missed.ranges == [(0, 2), (10, 14), (30, 32)]
+    assert [missed.remove(1, 11), missed.found(1, 11), missed.found(12, 13)] == [2, 0, 1]
+    assert missed.ranges == [(0, 1), (11, 12), (13, 14), (30, 32)]
     missed.add(40, 41)
-    assert missed.stretches == [(11, 12), (13, 14), (30, 32), (40, 41)]  # the newest are known
-    assert missed.found(0, 100) == 5
-    assert missed.stretches == []
+    assert missed.ranges == [(11, 12), (13, 14), (30, 32), (40, 41)]  # the newest are known
+    assert missed.remove(0, 100) == 5
+    assert missed.ranges == []
 
 
 def test_a_life_killed_at_its_birth_leaves_the_counts_alone(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""What an element needs from its host: where effects go, where input comes from, when it is due."""
+"""What an element needs from its host: effects, inputs of sources, and their pace."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ from riprap.runtime.messages import Message
 
 
 class Arrival(NamedTuple):
-    """A message of a channel; on a logged one, `position` is where its reader would go on after it."""
+    """A message of a channel; of a logged one, `position` is behind it in the log."""
 
     channel: ChannelId
     message: Message
@@ -23,34 +23,34 @@ class Arrival(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """What an element waits for that its host is to recompute, by channel."""
+    """What the host of an element has to recompute, by channel."""
 
     holes: Mapping[ChannelId, tuple[int, int]]  # numbers, [first, last)
-    silent: Mapping[ChannelId, int]  # nothing has come there yet, so it is not known; the item that is expected
+    silent: Mapping[ChannelId, int]  # nothing was sent yet, so gaps are unknown; the item expected next
 
 
 NOTHING_MISSING = Missing({}, {})
 
 
 class Recomputed(NamedTuple):
-    """Part of what an element misses on a channel, from number to number."""
+    """Recomputed items that an element misses on a channel."""
 
     channel: ChannelId
     message: Message
 
 
 class Unneeded(NamedTuple):
-    """The director says that nobody will go back to these checkpoints."""
+    """No element will roll back to these checkpoints, says the director."""
 
     ids: tuple[CheckpointId, ...]
     void: bool = False  # as in `Delete`
 
 
-HostEvent = Arrival | LinkEvent | Recomputed | FromDirector | Unneeded  # what `Element.handle` takes
+HostEvent = Arrival | LinkEvent | Recomputed | FromDirector | Unneeded  # for `Element.handle`
 
 
 class Spill(Protocol):
-    """A place for messages that do not fit into memory: on disk, or a list in a simulation."""
+    """Storage for messages that do not fit into memory: a file, or a list in a simulation."""
 
     def append(self, message: Message) -> None:
         """Add at the end."""
@@ -59,115 +59,115 @@ class Spill(Protocol):
         """Messages with items from `number` on."""
 
     def close(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
 
 
 class Shelf(Protocol):
-    """What is kept of a channel while its consumer is down. It survives this process, and may have holes."""
+    """Retained items of a channel whose consumer is down. It survives this process, and may have gaps."""
 
     @property
     def next(self) -> int:
-        """Behind the last item that was ever put there, as far as that is known."""
+        """The number after the last item ever appended, as far as known."""
 
     def append(self, message: Message) -> None:
-        """Add at the end; it is there when this returns. Items below `next` are not kept twice."""
+        """Append; it survives this process once this returns. Items below `next` are not appended again."""
 
     def since(self, number: int) -> Iterator[Message]:
-        """What is there now of the items from `number` on."""
+        """The stored items from `number` on."""
 
     def release(self, below: int) -> None:
-        """Nobody will ask for items below this number."""
+        """No item below this number will be requested."""
 
 
 class Host(Protocol):
-    """Where an element's effects go."""
+    """Carries out an element's effects."""
 
     def send(self, channel: ChannelId, message: Message, after: int | None = None) -> bool:
-        """To the consumer; False: there is no room now. `after`: the items from there up to the message do not come."""
+        """Send to the consumer; False: no room now. `after`: the items from there up to the message are lost."""
 
     def open(self, channel: ChannelId, epoch: int) -> None:
-        """Connect to the consumer of a channel out of a group, as this epoch, and take the place of those before it."""
+        """Connect to the consumer of a channel that leaves a group, under this epoch; older epochs are fenced."""
 
     def shut(self, channel: ChannelId) -> None:
-        """Connect to it no more."""
+        """Disconnect from it."""
 
     def append(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
-        """Append to the persistent stream of the channel, or of a sink; what is there already is not kept twice.
+        """Append to the persistent stream of the channel, or of a sink, what it does not have yet.
 
-        `record`: of the element's own state; it is there if what is new in the message is.
+        `record`: of the element's state; it is stored atomically with the new items of the message.
         """
 
     def append_record(self, channel: ChannelId, record: bytes) -> None:
         """Append a record alone."""
 
     def records(self, channel: ChannelId) -> Iterable[bytes]:
-        """What was recorded on a channel that leads out, newest first."""
+        """The records in the log of an output channel, newest first."""
 
     def stable_records(self, channel: ChannelId) -> int:
-        """How many records of this life are there for good."""
+        """How many records of this incarnation are stable."""
 
     def row(self, channel: ChannelId) -> int:
-        """How many rows the persistent stream of a channel that leads out has, queued ones too."""
+        """How many rows the log of an output channel has, including queued ones."""
 
     def warn(self, text: str) -> None:
-        """Tell whoever watches the run."""
+        """Show a warning to the user."""
 
     def retain(self, channel: ChannelId, row: int) -> None:
-        """Nothing recorded on a channel that leads out is needed before this row."""
+        """No record before this row of an output channel's log is needed."""
 
     def log_end(self, channel: ChannelId) -> int:
-        """The number of the first item that the persistent stream of the channel does not have."""
+        """The number after the last item in the persistent stream of the channel."""
 
     def log_max_time(self, channel: ChannelId) -> int:
         """The greatest event time in the persistent stream of the channel."""
 
     def flush(self) -> None:
-        """Return when all that was kept would survive this process."""
+        """Return when everything appended would survive this process."""
 
     def acknowledge(self, channel: ChannelId, next_: int) -> None:
-        """Tell the producer of a held channel that no item below will be asked for again."""
+        """Acknowledge to the producer of a held channel all items below this number."""
 
     def release_inputs(self, positions: Mapping[str, int]) -> None:
-        """By source: no checkpoint is left that begins before this row of its input."""
+        """By source: no remaining checkpoint needs rows of its input before this one."""
 
     def release(self, channel: ChannelId, position: int) -> None:
-        """Nothing below this position of a logged channel will be asked for again."""
+        """Nothing before this position of a logged channel will be read again."""
 
     def spill(self, channel: ChannelId) -> Spill:
-        """A place for what does not fit into memory."""
+        """Storage for what does not fit into memory."""
 
     def shelf(self, channel: ChannelId) -> Shelf:
-        """Where a channel is kept while its consumer is down: one in the life of an element."""
+        """Where a channel is retained while its consumer is down: one per incarnation."""
 
     def checkpoint_durable(self, durable: Durable, size: int, taken: int) -> None:
-        """Tell the director of a durable checkpoint: its bytes, and the microseconds that it took."""
+        """Report a durable checkpoint to the director: its bytes, and the microseconds that it took."""
 
     def send_to_director(self, message: Mapping[str, Any]) -> None:
-        """Say something to the director."""
+        """Send a message to the director."""
 
 
 class SourceFeed(Protocol):
     """A source's input."""
 
-    position: int  # rows taken
+    position: int  # rows read
 
     @property
     def ended(self) -> bool:
-        """There will be no more."""
+        """No more rows will follow."""
 
     @property
     def watermark(self) -> OrderKey | None:
-        """When there are none now: nothing at or below it will come."""
+        """The watermark while there are no rows."""
 
     def next(self, max_rows: int) -> pa.RecordBatch | None:
-        """The next rows, with their order key; None: there are none now."""
+        """The next rows, with their order key; None: none now."""
 
 
 _ROUNDING = 1e-3  # microseconds by which a computed time may be wrong
 _STEP = 5_000  # microseconds; at 2,000 eight elements on two cores take two thirds more of them
 
 
-Rates = float | Mapping[str, float] | None  # rows per second of every source, or by source; None: as they are taken
+Rates = float | Mapping[str, float] | None  # rows per second of every source, or by source; None: unlimited
 
 
 def pace_of(rates: Rates, source: str) -> "SourcePace":
@@ -178,13 +178,13 @@ def pace_of(rates: Rates, source: str) -> "SourcePace":
 class SourcePace:
     """When rows of a source are due. Times are microseconds of the wall clock.
 
-    Rows come in steps, because many small batches cost every element behind them more than they gain. The schedule
-    does not wait for a source that is down: when it is back it is behind, and makes up for it.
+    Rows are released in steps, because many small batches cost every element downstream more than they gain. The
+    schedule does not wait for a source that is down: after a restart the source catches up.
     """
 
-    rate: float | None  # rows per second; None: as fast as they are taken
+    rate: float | None  # rows per second; None: unlimited
 
-    def begin(self, now: int, position: int) -> int:
+    def start(self, now: int, position: int) -> int:
         """When row 0 was due if the row at `position` is due now."""
         return now if self.rate is None else now - int(position / self.rate * 1e6)
 
@@ -198,9 +198,11 @@ class SourcePace:
         """When the row at `position` is or was due."""
         return now if self.rate is None else started_at + int(position / self.rate * 1e6)
 
-    def next_look(self, started_at: int, now: int, position: int) -> int:
-        """When there will be rows from `position` on."""
+    def next_poll(self, started_at: int, now: int, position: int) -> int:
+        """When rows from `position` on will be due."""
         if self.rate is None:
             return now
-        due = math.ceil((position + 1) / self.rate * 1e6 - _ROUNDING)  # never before it: who looks then looks for ever
+        due = math.ceil(
+            (position + 1) / self.rate * 1e6 - _ROUNDING
+        )  # never before it: a poll then would repeat for ever
         return started_at + -(-due // _STEP) * _STEP

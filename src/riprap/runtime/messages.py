@@ -1,13 +1,12 @@
-"""What travels on a channel between two processing elements.
+"""Messages on a channel between two processing elements.
 
 A channel leads from one shard of a stream's producer to one shard of its consumer. Its *items* are rows and
-punctuations, numbered from 0 in the order of the stream; the numbers go on over restarts of either side. A message
-holds consecutive rows, or one punctuation, or nothing but progress or the end. So whoever knows the number of the next
-item that it expects can tell, of any message, what is new, what is repeated and what is missing, however the items
-were cut into messages.
+punctuations, numbered from 0 in the order of the stream; the numbers continue over restarts of either side. A message
+holds consecutive rows, or one punctuation, or only a watermark or the end. So a consumer that knows the number of the
+item it expects next can tell what is new, repeated or missing in any message, however the items were batched.
 
-What comes late, behind what its consumer has passed already, travels in messages of its own, which have `at`: the place
-in the order where a merge put it, for want of its own. Its keys still say who it is.
+Late items travel in separate messages, which have `at`: the place in the order where a merge put them instead of their
+own. Their keys still identify them.
 """
 
 import struct
@@ -24,22 +23,22 @@ class MessageKind(IntEnum):
     PUNCTUATION = 2
     WATERMARK = 3  # nothing at or below `watermark` will follow
     END = 4  # nothing will follow
-    MARKER = 5  # of the protocol: its header says what; it has no items, and nothing is joined across it
+    MARKER = 5  # of the protocol, defined by its header; it has no items, and no messages are joined across it
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a channel. `epoch` is the producer's life that sent it."""
+    """One message of a channel. `epoch` is of the producer's incarnation that sent it."""
 
     kind: MessageKind
     epoch: int
-    number: int  # of its first item; for PROGRESS and END, of the item that would come next
+    number: int  # of its first item; for WATERMARK and END, of the item that would come next
     batch: Views | None = None  # ROWS only, never empty: the physical columns
     punctuation: OrderKey | None = None  # PUNCTUATION only
-    watermark: OrderKey | None = None  # known once this message is delivered; END: END_KEY
+    watermark: OrderKey | None = None  # valid once this message is delivered; END: END_KEY
     born: int = 0  # wall clock, microseconds: when the oldest tuple that caused this entered the app; 0: unknown
     header: bytes = b""  # of the protocol; opaque to channels, which never join messages with different headers
-    at: OrderKey | None = None  # its items are late: they come behind everything up to this key
+    at: OrderKey | None = None  # its items are late: they come after everything up to this key
 
     @property
     def items(self) -> int:
@@ -48,26 +47,26 @@ class Message:
         return 1 if self.kind is MessageKind.PUNCTUATION else 0
 
 
-# Where a message is bytes (on the wire, in logs, spills and checkpoints), `at` is in front of its header: few have one,
-# and a header is opaque to all of them. A header that looks so itself is marked too.
+# In serialized messages (on the wire, in logs, spills and checkpoints) `at` precedes the header, behind a mark: few
+# messages have it, and the header is opaque. A header that starts with the mark is marked too.
 _MARK = b"\x00late"
 _AT = struct.Struct("<qqqq")
 
 
 def marked_header(message: Message) -> bytes:
-    """The header with `at` in front of it, if there is one."""
+    """The header, preceded by `at` if there is one."""
     if message.at is not None:
         return _MARK + b"\x01" + _AT.pack(*message.at) + message.header
     return _MARK + b"\x00" + message.header if message.header.startswith(_MARK) else message.header
 
 
 def unmarked_header(data: bytes) -> tuple[bytes, OrderKey | None]:
-    """The header and `at` that `marked_header` was given."""
+    """The header and `at`: the inverse of `marked_header`."""
     if not data.startswith(_MARK):
         return data, None
     rest = data[len(_MARK) :]
     if rest[:1] == b"\x00":
         return rest[1:], None
     if rest[:1] != b"\x01" or len(rest) <= _AT.size:
-        raise DataError("a message whose header is that of a late one, and has no place in the order")
+        raise DataError("a message is marked as late and has no place in the order: its header is damaged")
     return rest[1 + _AT.size :], OrderKey(*_AT.unpack_from(rest, 1))

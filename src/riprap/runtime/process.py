@@ -339,7 +339,7 @@ class _Process:
         had = lambda channel, unread: self._element.delivered(channel, unread)  # noqa: E731
         find, epoch = self._client.find, self._client.epoch
         self._transport = Transport(
-            pe.id, epoch, inlets, outlets, expected, find, run, self._clock, had=had, issued=self._issued
+            pe.id, epoch, inlets, outlets, expected, find, run, self._clock, delivered=had, issued=self._issued
         )
         self._outlets = outlets
         self._wakes.append(self._transport.wake)

@@ -1,14 +1,13 @@
-"""How a new shard gets its state where the number of shards has changed: from the logs of all old ones.
+"""How a new shard gets its state after the number of shards has changed: from the logs of all old shards.
 
-The operator's old shards each came to a cut of their own, and their logs have outputs behind the records of those cuts.
-A new shard brings the windows that are its own now (`records/division.py`) from all of those cuts to one key, the
-same for all new shards: behind every cut, and behind everything that the old logs have. What its windows give out up to
-there and the old shards' logs do not have is the beginning of the new shard's log, in one append with a record of all
-its windows; from then on it is an element like any other, and comes back from its own log. Up to there everything is a
-function of logs that nobody writes any more and of input up to that key: who dies on the input_ begins again, and finds
-the same.
+Each old shard stopped at its own cut, and its log has outputs after the record of that cut. A new shard advances the
+windows that it owns now (`records/division.py`) from all those cuts to one key, the same for all new shards: beyond
+every cut and everything in the old logs. What its windows emit up to that key and the old logs lack becomes the first
+append to its own log, together with a record of all its windows. From then on it is an ordinary element that recovers
+from its own log. Until then everything is a function of logs that are no longer written and of input up to that key: a
+shard that dies on the way starts again and computes the same.
 
-That much input has to be there: until it is (its producer may have to come back first), nothing is begun.
+The takeover starts when that much input is available; its producer may have to restart first.
 """
 
 from bisect import bisect_right
@@ -36,39 +35,39 @@ from riprap.runtime.host import Host
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Message, MessageKind
 
-_ROOM = 1 << 40  # bytes: nobody waits for room here
+_ROOM = 1 << 40  # bytes: nothing waits for room here
 
 
 class Logs(Protocol):
     """Persistent streams, by the channels that producers write."""
 
     def records(self, channel: ChannelId) -> Iterable[bytes]:
-        """What was recorded, newest first."""
+        """Its records, newest first."""
 
     def messages(self, channel: ChannelId, position: int) -> Iterator[tuple[Message, int]]:
-        """What is there now from a position on, each with the position behind it."""
+        """The stored messages from a position on, each with the position behind it."""
 
     def last(self, channel: ChannelId) -> list[Message]:
-        """The last message with rows, and all behind it."""
+        """The last message with rows, and all after it."""
 
 
 @dataclass(frozen=True)
 class Founding:
-    """What the log of a new shard begins with."""
+    """The first append to the log of a new shard."""
 
-    rows: Mapping[ChannelId, Views]  # by outlet that has any
+    rows: Mapping[ChannelId, Views]  # by output channel that has any
     record: bytes
 
 
 def takes_over(layout: Layout, pe: Pe, host: Host) -> bool:
-    """Whether an element is a new shard that has no state of its own yet."""
+    """Whether an element is a new shard without state."""
     if layout.change(pe.fragment) is None:
         return False
     return next(iter(host.records(log_of(layout, pe))), None) is None
 
 
 def write(founding: Founding, layout: Layout, pe: Pe, epoch: int, host: Host) -> None:
-    """Begin the log of a new shard. The record promises that what is on other channels is there."""
+    """Write the first append of a new shard. Its record promises that the rows of other channels are on disk."""
     own = log_of(layout, pe)
     for channel, rows in founding.rows.items():
         if channel != own:
@@ -82,7 +81,7 @@ def write(founding: Founding, layout: Layout, pe: Pe, epoch: int, host: Host) ->
 
 
 class Takeover:
-    """By one new shard. What it begins with is what old shards have left, and nobody writes any more."""
+    """The takeover by one new shard, from what old shards have left on disk."""
 
     def __init__(self, layout: Layout, pe: Pe, logs: Logs) -> None:
         old, fragment = layout.before, layout.change(pe.fragment)
@@ -91,39 +90,38 @@ class Takeover:
         self._layout, self._pe, self._logs, self._old = layout, pe, logs, old
         shards = [shard for shard in old.pes if shard.fragment == fragment]
         self._recoveries = {shard: recover(logs.records(log_of(old, shard))) for shard in shards}
-        self._had = {channel: _last_row(old, channel, logs) for shard in shards for channel in old.outputs(shard)}
+        self._last_rows = {channel: _last_row(old, channel, logs) for shard in shards for channel in old.outputs(shard)}
         cuts = [_behind(recovery.cut.key) for recovery in self._recoveries.values() if recovery is not None]
-        rows = [behind_trigger(key) for key in self._had.values()]
+        rows = [behind_trigger(key) for key in self._last_rows.values()]
         self._until = max(START_KEY, *cuts, *rows)
-        self._inlets = {channel: old.written(channel) for shard in shards for channel in old.inputs(shard)}
+        self._inputs = {channel: old.written(channel) for shard in shards for channel in old.inputs(shard)}
 
     @property
     def ready(self) -> bool:
-        """Whether all input up to the key is there."""
+        """Whether all input up to the key is available."""
         return all(
-            _covered(self._old.shape(channel), _told(self._old, written, self._logs), self._until)
-            for channel, written in self._inlets.items()
+            _covered(self._old.shape(channel), _watermark(self._old, written, self._logs), self._until)
+            for channel, written in self._inputs.items()
         )
 
     def founding(self) -> Founding:
-        """When it is `ready`."""
+        """The first append, once `ready`."""
         layout, pe = self._layout, self._pe
         repeated = {
-            shard: _Repeating(layout, pe, self._old, shard, recovery, self._logs, self._until)
+            shard: _ShardReplay(layout, pe, self._old, shard, recovery, self._logs, self._until)
             for shard, recovery in self._recoveries.items()
         }
-        positions = {channel: at for each in repeated.values() for channel, at in each.positions.items()}
-        rows = _given_out(layout, pe, {shard: each.outputs for shard, each in repeated.items()}, self._had)
+        positions = {channel: at for replay in repeated.values() for channel, at in replay.positions.items()}
+        rows = _new_rows(layout, pe, {shard: replay.outputs for shard, replay in repeated.items()}, self._last_rows)
         own = {channel: positions[layout.written(channel)] for channel in layout.inputs(pe)}
         sent = {channel: rows[channel].rows if channel in rows else 0 for channel in layout.outputs(pe)}
-        state = gather(each.heir for each in repeated.values())
+        state = gather(replay.heir for replay in repeated.values())
         numbers = numbers_of(own, {}, sent, START_KEY, 0)
         return Founding(rows, founded(layout.graph, pe.fragment.name, state, self._until, numbers, layout.wanted))
 
 
-class _Repeating:
-    """What one old shard was given since what it had not saved, up to a key; to the heir of its windows that are the
-    new shard's."""
+class _ShardReplay:
+    """Replays the unsaved input of one old shard up to a key, into the windows that the new shard inherits."""
 
     def __init__(
         self,
@@ -141,22 +139,22 @@ class _Repeating:
         self.heir = Heir(graph, name, owners, own, wanted=layout.wanted)
         self.outputs: list[Output] = []
         self._until, self._layout = until, old
-        begins = {channel: resumed_at(recovery, channel) for channel in old.inputs(shard)}
+        starts = {channel: resumed_at(recovery, channel) for channel in old.inputs(shard)}
         self._inputs = Inputs(
             old, shard, self.heir, cast(Host, None), memory_ledger(ledger_shape(old, shard)), shard_merges(old, shard),
-            begins, {}, _ROOM, exact=True, taken=False, copied={},
+            starts, {}, _ROOM, exact=True, on_arrival=False, restored={},
         )  # fmt: skip
-        self.positions = {old.written(channel): at for channel, at in begins.items()}
-        reading = {channel: logs.messages(old.written(channel), position) for channel, (_, position) in begins.items()}
-        while reading:  # whoever is behind comes first, so that little waits for others
-            channel = min(reading, key=lambda one: self._inputs.channels[one].watermark)
-            found = next(reading[channel], None)
-            if found is None or not self._take(self._inputs.channels[channel], *found):
+        self.positions = {old.written(channel): at for channel, at in starts.items()}
+        reading = {channel: logs.messages(old.written(channel), position) for channel, (_, position) in starts.items()}
+        while reading:  # the channel that lags comes first, so that little waits in merges
+            channel = min(reading, key=lambda c: self._inputs.channels[c].watermark)
+            stored = next(reading[channel], None)
+            if stored is None or not self._replay(self._inputs.channels[channel], *stored):
                 del reading[channel]
                 self.outputs += self._inputs.advance(self._inputs.channels[channel], until)
 
-    def _take(self, input_: InputChannel, message: Message, behind: int) -> bool:
-        """What of a message is not beyond the key; False: the rest is."""
+    def _replay(self, input_: InputChannel, message: Message, behind: int) -> bool:
+        """Process the part of a message that is not beyond the key; False: the rest is beyond it."""
         written = self._layout.written(input_.id)
         number, position = self.positions[written]
         skip = max(number - message.number, 0)
@@ -165,15 +163,15 @@ class _Repeating:
             return True
         message = without(message, skip) if skip else message
         count = self._up_to(input_.id, message)
-        over = count < message.items or (message.watermark is not None and message.watermark >= self._until)
-        if over:  # what else it says is read again, by its numbers: the rest of its rows, or the end
+        done = count < message.items or (message.watermark is not None and message.watermark >= self._until)
+        if done:  # the element reads the message again, for the rest of its rows or the end
             behind = position
-            told = None if count < message.items else self._until
-            message = replace(message, batch=_first(message, count), watermark=told)
+            watermark = None if count < message.items else self._until
+            message = replace(message, batch=_first(message, count), watermark=watermark)
         if message.items or message.watermark is not None:
             self.outputs += self._inputs.deliver(input_, message, behind)
         self.positions[written] = max(number, message.number + message.items), behind
-        return not over
+        return not done
 
     def _up_to(self, channel: ChannelId, message: Message) -> int:
         if message.at is not None:
@@ -183,25 +181,25 @@ class _Repeating:
         return _count(keys_of(message.batch, self._layout.shape(channel)), self._until)
 
 
-def _given_out(
-    layout: Layout, pe: Pe, given: Mapping[Pe, list[Output]], had: Mapping[ChannelId, OrderKey]
+def _new_rows(
+    layout: Layout, pe: Pe, emitted: Mapping[Pe, list[Output]], last_rows: Mapping[ChannelId, OrderKey]
 ) -> dict[ChannelId, Views]:
-    """By outlet of the new shard, in the order of keys: what old shards' logs do not have."""
+    """By output channel of the new shard, in the order of keys: the rows that the old shards' logs lack."""
     parts: dict[ChannelId, list[Views]] = {}
     for link in (link for link in layout.links if link.source == pe.fragment):
-        outlets = [channel for channel in layout.outputs(pe) if channel.stream == link.stream.id]
-        shape = layout.shape(outlets[0])
-        divider = Divider(link.by, layout.schema(outlets[0]), link.target.divisions) if link.by else None
-        for shard, outputs in given.items():
+        channels = [channel for channel in layout.outputs(pe) if channel.stream == link.stream.id]
+        shape = layout.shape(channels[0])
+        divider = Divider(link.by, layout.schema(channels[0]), link.target.divisions) if link.by else None
+        for shard, outputs in emitted.items():
             for views in (cast(Views, output.event) for output in outputs if output.name == link.stream.id):
                 divided = divider.divide(views) if divider is not None else [views]
-                for outlet in outlets:
-                    rows = divided[outlet.target % len(divided)]
-                    last = had[outlet._replace(source=shard.number)]
+                for channel in channels:
+                    rows = divided[channel.target % len(divided)]
+                    last = last_rows[channel._replace(source=shard.number)]
                     rows = rows.slice(_count(keys_of(rows, shape), last)) if rows.rows else rows
                     if rows.rows:
-                        parts.setdefault(outlet, []).append(rows)
-    return {outlet: _sorted(concatenated(views), layout.shape(outlet)) for outlet, views in parts.items()}
+                        parts.setdefault(channel, []).append(rows)
+    return {channel: _sorted(concatenated(views), layout.shape(channel)) for channel, views in parts.items()}
 
 
 def _sorted(rows: Views, shape: KeyShape) -> Views:
@@ -210,7 +208,7 @@ def _sorted(rows: Views, shape: KeyShape) -> Views:
 
 
 def _count(keys: Keys, until: OrderKey) -> int:
-    """How many of these, ascending, are not beyond a key."""
+    """How many of these ascending keys are not beyond a key."""
     return bisect_right(range(len(keys.ts)), until, key=keys.at)
 
 
@@ -219,29 +217,28 @@ def _first(message: Message, count: int) -> Views | None:
 
 
 def _behind(cut: OrderKey) -> OrderKey:
-    """A key that all rows before a cut are at or below: input that is known by its rows is said to have come to just
-    before the last of them."""
+    """A key at or above all rows before a cut: a watermark that follows from rows is just below the last of them."""
     last = cut._replace(seq=min(cut.seq + 1, END_KEY.seq), n=0) if cut.n == END_KEY.n else cut
     return behind_trigger(last)
 
 
 def _last_row(layout: Layout, channel: ChannelId, logs: Logs) -> OrderKey:
-    """The key of the last row that a log has."""
+    """The key of the last row in a log."""
     rows = [message.batch for message in logs.last(channel) if message.batch is not None]
     return rows[-1].last_key(layout.shape(channel)) if rows else START_KEY
 
 
-def _told(layout: Layout, channel: ChannelId, logs: Logs) -> OrderKey:
-    """How far a log says it has come."""
-    told = START_KEY
+def _watermark(layout: Layout, channel: ChannelId, logs: Logs) -> OrderKey:
+    """The watermark of a log."""
+    watermark = START_KEY
     for message in logs.last(channel):
         if message.batch is not None and message.at is None:
-            told = max(told, told_by_row(message.batch.last_key(layout.shape(channel))))
+            watermark = max(watermark, told_by_row(message.batch.last_key(layout.shape(channel))))
         if message.watermark is not None:
-            told = max(told, message.watermark)
-    return told
+            watermark = max(watermark, message.watermark)
+    return watermark
 
 
-def _covered(shape: KeyShape, told: OrderKey, until: OrderKey) -> bool:
-    """Whether all up to a key, the greatest with its trigger, has come: without `_n`, a trigger has one row."""
-    return told >= until or (not shape.n and told[:3] >= until[:3])
+def _covered(shape: KeyShape, watermark: OrderKey, until: OrderKey) -> bool:
+    """Whether a watermark covers a key, the greatest of its trigger: without `_n`, a trigger has one row."""
+    return watermark >= until or (not shape.n and watermark[:3] >= until[:3])

@@ -1,1 +1,1 @@
-"""One life of a processing element: its engine, its channels, and the protocol's commands carried out."""
+"""One incarnation of a processing element: its engine, its channels, and how it carries out a protocol's commands."""

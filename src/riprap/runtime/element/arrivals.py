@@ -1,4 +1,4 @@
-"""Messages at the ends of a channel: without what was taken before, in others' numbers, many as few."""
+"""Operations on messages: drop the first items, renumber, join."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +10,7 @@ from riprap.runtime.transport.joining import follows, joined
 
 
 def without(message: Message, skip: int) -> Message:
-    """The message without its first items, of which it may have no more: what it says of progress holds."""
+    """The message without its first `skip` items, possibly all; its watermark stays."""
     number = message.number + skip
     if message.batch is not None and skip < message.items:
         return replace(message, number=number, batch=message.batch.slice(skip))
@@ -19,23 +19,23 @@ def without(message: Message, skip: int) -> Message:
 
 
 def renumbered(message: Message, offset: int) -> Message:
-    """With the numbers of a consumer that counts otherwise. What that had before it began to count, the beginning of
-    the first message that it is sent, has none.
+    """The message in the consumer's numbering. Items that it got before it started to count have no number there: they
+    are the first of the first message sent to it, and are dropped.
     """
     number = message.number + offset
     return replace(message if number >= 0 else without(message, -number), number=max(number, 0))
 
 
-def together(arrivals: list[Arrival], most: int) -> Iterator[Arrival]:
+def joined_arrivals(arrivals: list[Arrival], most: int) -> Iterator[Arrival]:
     """The same items in fewer, larger messages."""
     run: list[Arrival] = []
     rows = 0
     for arrival in arrivals:
         items = arrival.message.items
         if run and (rows + items > most or not follows(run[-1].message, arrival.message)):
-            yield run[-1]._replace(message=joined([each.message for each in run]))
+            yield run[-1]._replace(message=joined([part.message for part in run]))
             run, rows = [], 0
         run.append(arrival)
         rows += items
     if run:
-        yield run[-1]._replace(message=joined([each.message for each in run]))
+        yield run[-1]._replace(message=joined([part.message for part in run]))

@@ -1,7 +1,7 @@
-"""Messages that an element has taken in and cannot give to its merges or operators yet, in order.
+"""The backlog: messages that an element has accepted and cannot pass to its merges or operators yet, in order.
 
-A merge takes what comes, so that it exerts no back pressure of its own: a split that joins again would deadlock. But
-memory has a bound: what is beyond it waits here, on disk. So does what is taken while some consumer has no room.
+A merge exerts no back pressure, since a split that joins again would deadlock. But memory is bounded: messages beyond
+the bound wait here, on disk. So do messages that are accepted while a consumer has no room.
 """
 
 import itertools
@@ -14,7 +14,7 @@ from riprap.runtime.messages import Message
 
 
 class Backlog:
-    """Of one channel. Progress is told with the message before it, or when all is given out."""
+    """The backlog of one channel. A watermark is passed on when all items before it have been."""
 
     def __init__(self, limit: int, spill: Callable[[], Spill]) -> None:
         self._limit, self._make_spill = limit, spill  # bytes
@@ -23,8 +23,8 @@ class Backlog:
         self._spill: Spill | None = None
         self._spilled: deque[int] = deque()  # positions of the messages on disk
         self._reading: Iterator[Message] | None = None
-        self._read_to = 0  # number after the last item that came back from disk
-        self._last: tuple[Message, int] | None = None  # progress or the end, behind everything
+        self._read_to = 0  # number after the last item read back from disk
+        self._last: tuple[Message, int] | None = None  # a watermark or the end, after all items
 
     def __bool__(self) -> bool:
         return bool(self._memory) or self._spill is not None or self._last is not None
@@ -33,7 +33,7 @@ class Backlog:
         if not message.items:
             self._last = (message, position)
             return
-        self._last = None  # what it said follows from the items behind it
+        self._last = None  # items after it imply it
         if self._spill is None and self._bytes > self._limit:
             self._spill, self._read_to = self._make_spill(), message.number
         if self._spill is not None:
@@ -47,7 +47,7 @@ class Backlog:
         """The next message, and its position."""
         if not self._memory and self._spill is not None:
             message = next(self._reading, None) if self._reading is not None else None
-            if message is None:  # it ended where the spill did then
+            if message is None:  # it has read to the previous end of the spill
                 self._reading = self._spill.since(self._read_to)
                 message = next(self._reading)
             self._read_to = message.number + message.items

@@ -1,4 +1,4 @@
-"""Checkpoints that an element has taken: copied, recorded for, written, durable, deleted."""
+"""The checkpoints of an element: captured, recording, being written, durable, deleted."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -16,7 +16,7 @@ from riprap.runtime.messages import Message
 
 
 class Note(NamedTuple):
-    """What comes back with a checkpoint that is durable."""
+    """What the checkpointer returns with a durable checkpoint."""
 
     cut: Cut
     tag: int
@@ -24,7 +24,7 @@ class Note(NamedTuple):
 
 
 class OpenCapture:
-    """A copy to which messages of some channels still belong."""
+    """A capture that still records the messages of some channels."""
 
     def __init__(self, copy: CapturedState, cut: Cut, command: TakeCheckpoint) -> None:
         self.copy, self.cut, self.command = copy, cut, command
@@ -41,7 +41,7 @@ class OpenCapture:
 
 
 class Taken(NamedTuple):
-    """A durable checkpoint, as the director hears of it."""
+    """A durable checkpoint, as reported to the director."""
 
     durable: Durable
     bytes: int
@@ -49,12 +49,12 @@ class Taken(NamedTuple):
 
 
 class Captures:
-    """`checkpointer` is None where nothing is ever saved."""
+    """`checkpointer` is None if the element takes no checkpoints."""
 
     def __init__(self, pe: str, checkpointer: Checkpointer | None) -> None:
         self._pe, self._checkpointer = pe, checkpointer
         self._open: dict[int, OpenCapture] = {}  # by tag
-        self.checkpoints: dict[CheckpointId, Cut] = {}  # that are on disk
+        self.checkpoints: dict[CheckpointId, Cut] = {}  # on disk
         if checkpointer is not None:
             for (unit, epoch, number), positions in checkpointer.found().items():
                 self.checkpoints[CheckpointId(pe, unit, epoch, number)] = Cut.from_json(positions)
@@ -62,11 +62,11 @@ class Captures:
     def take(
         self, command: TakeCheckpoint, engine: Engine, cut: Cut, now: int, mergers: Mapping[str, MergerState]
     ) -> OpenCapture | None:
-        """CapturedState a unit. What is recorded for comes back; anything else is being written."""
+        """Capture a unit. Returns a capture that records channels; any other is written at once."""
         assert self._checkpointer is not None, f"{self._pe}: a protocol captures {command.unit} without a plan for it"
         for tag, older in list(self._open.items()):
             if older.command.unit == command.unit:
-                self.abandon(tag)  # a copy goes on from the one before, which has to be on disk
+                self.abandon(tag)  # a capture builds on the one before it, which has to be on disk
         copy = self._checkpointer.copy(command.unit, engine, {}, now, mergers)
         capture = OpenCapture(copy, cut, command)
         if not command.record:
@@ -76,7 +76,7 @@ class Captures:
         return capture
 
     def close(self, channel: ChannelId, tag: int) -> OpenCapture | None:
-        """A channel is recorded no more; gives the capture that it was recorded for."""
+        """Stop recording a channel; returns the capture that recorded it."""
         capture = self._open.get(tag)
         if capture is None or channel not in capture.recording:
             return None
@@ -97,13 +97,13 @@ class Captures:
         """Checkpoints that have become durable."""
         if self._checkpointer is None:
             return []
-        found = []
+        durables = []
         for saved in self._checkpointer.finished():
             id_, note = CheckpointId(self._pe, saved.unit, saved.epoch, saved.number), saved.note
             self.checkpoints[id_] = note.cut
             durable = Durable(id_, note.cut, note.tag, note.forced, int(saved.cost * 1e6))
-            found.append(Taken(durable, saved.bytes, int(saved.seconds * 1e6)))
-        return found
+            durables.append(Taken(durable, saved.bytes, int(saved.seconds * 1e6)))
+        return durables
 
     def dropped(self) -> list[Dropped]:
         """Checkpoints that will not be durable."""
@@ -112,13 +112,13 @@ class Captures:
         return [Dropped(unit, note.tag) for unit, note in self._checkpointer.dropped()]
 
     def delete(self, ids: Iterable[CheckpointId], *, void: bool) -> dict[str, Cut]:
-        """Have checkpoints deleted; gives, by unit, the oldest cut that is left, unless they were void."""
-        gone = [id_ for id_ in ids if self.checkpoints.pop(id_, None) is not None]
+        """Delete checkpoints; returns, by unit, the oldest remaining cut, unless they were void."""
+        deleted = [id_ for id_ in ids if self.checkpoints.pop(id_, None) is not None]
         if self._checkpointer is not None:
-            self._checkpointer.delete((id_.unit, id_.epoch, id_.number) for id_ in gone)
+            self._checkpointer.delete((id_.unit, id_.epoch, id_.number) for id_ in deleted)
         oldest: dict[str, Cut] = {}
-        for unit in dict.fromkeys(id_.unit for id_ in gone if not void):
-            left = sorted(id_ for id_ in self.checkpoints if id_.unit == unit)
-            if left:
-                oldest[unit] = self.checkpoints[left[0]]
+        for unit in dict.fromkeys(id_.unit for id_ in deleted if not void):
+            remaining = sorted(id_ for id_ in self.checkpoints if id_.unit == unit)
+            if remaining:
+                oldest[unit] = self.checkpoints[remaining[0]]
         return oldest

@@ -1,8 +1,8 @@
-"""How far an element has come on a channel: what it has taken in, what its operators have had, and what still waits.
+"""The position of an element on a channel: what it has accepted, what its operators have processed, and what waits.
 
-Only what the operators have had counts as received. A merge lets items pass in the order of their keys, so an item has
-passed when its key is at or below the one that its operator's input has reached. Where nothing is merged, what is taken
-has passed, and the cursor is two integers.
+Only processed items count as received. A merge passes items in the order of their keys, so an item has passed when its
+key is at or below the watermark of its operator's input. Without a merge an accepted item has passed, and the cursor is
+two integers.
 """
 
 from bisect import bisect_right
@@ -19,18 +19,18 @@ from riprap.runtime.element.retained import Retained
 
 
 class InputCursor:
-    """A channel whose items wait for nobody."""
+    """A channel whose items do not wait in a merge."""
 
     waits = False
 
     def __init__(self, next_: int, position: int) -> None:
-        self.next = next_  # the first item that the operators have not had
-        self.position = position  # where a reader of the log would go on to bring it; -1: there is no log
+        self.next = next_  # the first item that the operators have not processed
+        self.position = position  # from which a reader of the log finds it; -1: there is no log
 
-    def came(
+    def arrived(
         self, number: int, keys: Keys | None, next_: int, position: int, *, rows: bool = True, late: bool = False
     ) -> None:
-        """Items from `number` on, of these keys, ascending; None: nothing but news that `next_` will be next."""
+        """Items from `number` on have arrived, with ascending keys. None: no items, but `next_` will be next."""
         self.next, self.position = next_, position
 
     def cut(self) -> InletCut:
@@ -38,37 +38,37 @@ class InputCursor:
 
 
 class _Waiting(NamedTuple):
-    """Consecutive items that came in one message."""
+    """Consecutive items of one message."""
 
     number: int  # of the first of them
     keys: Keys
     last: OrderKey
-    position: int  # where a reader of the log finds them
+    position: int  # from which a reader of the log finds them
     rows: bool  # not a punctuation
-    late: bool  # their keys are their place in the order
+    late: bool  # `keys` are where the merge places them
 
 
-class Numbers(NamedTuple):
+class ItemRange(NamedTuple):
     """Items that have passed: from `first` up to `stop`."""
 
     first: int
     stop: int
     late: bool
 
-    def beyond(self, number: int) -> int:
-        """How many of them are at or beyond a number."""
+    def count_from(self, number: int) -> int:
+        """How many of them have this number or a higher one."""
         return max(0, self.stop - max(self.first, number))
 
 
 class MergedCursor(InputCursor):
-    """A channel whose items wait until those of others have come. `retained` hears of the rows that pass."""
+    """A channel whose items wait in a merge for other channels. `retained` records the rows that pass."""
 
     def __init__(
         self, next_: int, position: int, channel: ChannelId | None = None, retained: Retained | None = None
     ) -> None:
         super().__init__(next_, position)
         self._channel, self._retained = channel, retained
-        self._came = (next_, position)  # `next` and `position` of what has come
+        self._arrived = (next_, position)  # `next` and `position` behind what has arrived
         self._waiting: deque[_Waiting] = deque()
         self._last = START_KEY
         self.rows = 0  # that wait
@@ -77,28 +77,28 @@ class MergedCursor(InputCursor):
     def waits(self) -> bool:  # type: ignore[override]
         return bool(self._waiting)
 
-    def came(
+    def arrived(
         self, number: int, keys: Keys | None, next_: int, position: int, *, rows: bool = True, late: bool = False
     ) -> None:
         if keys is not None:
             count = len(keys.ts)
             self._last = max(self._last, keys.at(count - 1))  # a punctuation passes behind the row before it
-            self._waiting.append(_Waiting(number, keys, self._last, self._came[1], rows, late))
+            self._waiting.append(_Waiting(number, keys, self._last, self._arrived[1], rows, late))
             self.rows += count
-        self._came = (next_, position)
+        self._arrived = (next_, position)
 
     @property
     def last(self) -> OrderKey:
-        """The greatest key of what has come, or its place."""
+        """The greatest key that has arrived, or the place of late items."""
         return self._last
 
-    def passed(self, reached: OrderKey) -> list[Numbers]:
-        """The operators have had all that came up to this key: gives the numbers that are new among them."""
+    def pass_up_to(self, reached: OrderKey) -> list[ItemRange]:
+        """The operators have processed everything up to this key; returns the items that are new among it."""
         passed = []
         while self._waiting and self._waiting[0].last <= reached:
             passed.append(self._pass(self._waiting.popleft()))
         if not self._waiting:
-            self.next, self.position, self.rows = *self._came, 0
+            self.next, self.position, self.rows = *self._arrived, 0
             return passed
         first = self._waiting[0]
         count = bisect_right(range(len(first.keys.ts)), reached, key=first.keys.at) if len(first.keys.ts) > 1 else 0
@@ -107,14 +107,14 @@ class MergedCursor(InputCursor):
             passed.append(self._pass(first._replace(keys=first.keys.rows(np.arange(count)))))
             self._waiting[0] = first._replace(number=first.number + count, keys=first.keys.rows(rest))
         self.next, self.position = first.number + count, first.position
-        self.rows -= sum(numbers.stop - numbers.first for numbers in passed)
+        self.rows -= sum(range_.stop - range_.first for range_ in passed)
         return passed
 
-    def _pass(self, items: _Waiting) -> Numbers:
+    def _pass(self, items: _Waiting) -> ItemRange:
         if self._retained is not None and items.rows:
             assert self._channel is not None
             self._retained.passed(self._channel, items.number, items.keys)
-        return Numbers(items.number, items.number + len(items.keys.ts), items.late)
+        return ItemRange(items.number, items.number + len(items.keys.ts), items.late)
 
     def cut(self) -> InletCut:
-        return InletCut(self._came[0], self.next, self._came[1], self.position, self.waits)
+        return InletCut(self._arrived[0], self.next, self._arrived[1], self.position, self.waits)

@@ -1,8 +1,7 @@
-"""Where an element is, as a cut, and the captures that a protocol orders there.
+"""The current cut of an element, and the captures that a protocol orders at it.
 
-A cut is taken between two calls of the engine, when everything that one caused has been numbered. Channels that a
-capture records for have what they bring noted until the protocol closes them; who notes it is the element, as it takes
-a message in.
+A cut is taken between two calls of the engine, when all output of the first is numbered. A capture may record the
+messages of some channels until the protocol closes them: the element adds each message to it as it accepts it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,20 +34,20 @@ class Cuts:
         merges: Mapping[str, ShardMerge],
         inputs: Inputs,
         outputs: Outputs,
-        taking: ResumePoints,
-        showing: Withheld,
-        capturing: Captures,
+        resume_points: ResumePoints,
+        withheld: Withheld,
+        captures: Captures,
         host: Host,
         clock: Clock,
         cycle: CycleMember | None,
     ) -> None:
         self._protocol, self._plan, self._engine, self._merges = protocol, protocol.plan, engine, merges
-        self._inputs, self._outputs, self._resume_points = inputs, outputs, taking
-        self._withheld, self._captures, self._host, self._clock = showing, capturing, host, clock
+        self._inputs, self._outputs, self._resume_points = inputs, outputs, resume_points
+        self._withheld, self._captures, self._host, self._clock = withheld, captures, host, clock
         self._cycle = cycle
 
     def cut(self, operators: Iterable[str]) -> Cut:
-        """The cut of a unit with these operators, here and now."""
+        """The current cut of a unit with these operators."""
         names, inputs = set(operators), self._inputs.channels
         parked = self._withheld.parked()
         if self._plan.delivered == "taken":
@@ -67,7 +66,7 @@ class Cuts:
         )
 
     def capture(self, command: TakeCheckpoint) -> None:
-        self._host.flush()  # its numbers promise that what was kept is there
+        self._host.flush()  # the numbers of the cut promise that logged items are on disk
         cut = self.cut(self._plan.units[command.unit].operators)
         self._withheld.captured(command.tag)
         capture = self._captures.take(command, self._engine, cut, self._clock.now(), self._mergers())
@@ -76,8 +75,8 @@ class Cuts:
                 self._inputs.channels[channel].open_captures.append(capture)
 
     def _mergers(self) -> dict[str, MergerState]:
-        """What waits in front of operators, as far as a life that goes back takes it from a checkpoint: an operator
-        that is restored on its own has nothing of it, and what has not passed may come again instead (`Restore`).
+        """The state of mergers that a restart loads from the checkpoint. An operator that is restored alone loads none,
+        and items that have not passed may be delivered again instead (`Restore`).
         """
         if not self._plan.whole:
             return {}
@@ -91,13 +90,13 @@ class Cuts:
         return mergers
 
     def close(self, command: Close) -> None:
-        self._unrecorded(self._captures.close(command.channel, command.tag), (command.channel,))
+        self._stop_recording(self._captures.close(command.channel, command.tag), (command.channel,))
 
     def abandon(self, command: Abandon) -> None:
         if (capture := self._captures.abandon(command.tag)) is not None:
-            self._unrecorded(capture, capture.command.record)
+            self._stop_recording(capture, capture.command.record)
 
-    def _unrecorded(self, capture: OpenCapture | None, channels: Iterable[ChannelId]) -> None:
+    def _stop_recording(self, capture: OpenCapture | None, channels: Iterable[ChannelId]) -> None:
         for channel in channels:
             recorded = self._inputs.channels[channel].open_captures
             if capture in recorded:

@@ -1,11 +1,12 @@
-"""An element on a cycle of several: what it tells the detector (`protocols/detector.py`), and what it does when told.
+"""An element on a cycle of several elements: what it reports to the detector (`protocols/detector.py`), and how it acts
+on the detector's findings.
 
-Where feedback comes in (the *head* of the cycle) it is taken also while some consumer has no room, and waits on disk
-beyond a bound: so back pressure never comes round to itself. Input from outside is not read while feedback is what
-everything waits for and there is enough of it, where nobody else on the cycle could miss it.
+The *head* of the cycle, where feedback enters, accepts feedback even while a consumer has no room, and spills it beyond
+a bound, so back pressure never propagates around the cycle. It stops reading external input while its merge waits for
+feedback and has enough external input, if no other element of the cycle has external inputs.
 
-When the inputs from outside have ended, progress that comes round by itself would go round for ever, a delay at a time:
-it counts up to the last of what is there, and the detector says more.
+After the external inputs have ended, a watermark would travel around the cycle for ever, one delay at a time. So the
+head bounds it by the last item present, and the detector announces more.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,7 @@ from riprap.runtime.messages import Message
 
 
 class CycleMember:
-    """`reach`: how far what comes in from outside the cycle had come, in the life of which this one has the state."""
+    """`reach`: event time up to which external input had arrived in the restored state."""
 
     def __init__(self, layout: Layout, pe: Pe, engine: Engine, inputs: Inputs, outputs: Outputs, reach: int) -> None:
         self._engine, self._inputs, self._outputs, self._layout, self._pe = engine, inputs, outputs, layout, pe
@@ -39,33 +40,33 @@ class CycleMember:
         fed = any(n.pe not in around.cycle for other in others for n in other.inputs.values())
         self._bounds = bool(self._back) and not fed
         self.reach = reach
-        self._greatest = START_KEY.ts  # time of what has come back
-        self._moved: object = None
-        self._said: CycleReport | None = None
+        self._greatest = START_KEY.ts  # event time of feedback
+        self._last_numbers: object = None
+        self._reported: CycleReport | None = None
         for input_ in self._back:
             input_.admitted = input_.is_feedback = True
         for input_ in self._inner:
-            if input_.merge_cursor is None:  # what is in the state is not told again
+            if input_.merge_cursor is None:  # a watermark in the restored state is not announced again
                 input_.watermark = max(input_.watermark, engine.reached(input_.target))
 
-    # What comes in ----------------------------------------------------------------------------------------------------
+    # Input ------------------------------------------------------------------------------------------------------------
 
-    def came(self, input_: InputChannel, message: Message) -> None:
-        """A message is taken into the element."""
+    def arrived(self, input_: InputChannel, message: Message) -> None:
+        """The element has accepted a message."""
         last = START_KEY.ts
         if message.batch is not None and message.batch.rows:
             last = message.batch.last_key(self._layout.shape(input_.id)).ts
         if input_.is_feedback:
             self._greatest = max(self._greatest, last)
         elif input_ in self._entries:
-            told = message.watermark or START_KEY
-            self.reach = max(self.reach, last, told.ts if told != END_KEY else last)
+            watermark = message.watermark or START_KEY
+            self.reach = max(self.reach, last, watermark.ts if watermark != END_KEY else last)
 
     def bounded(self, input_: InputChannel, watermark: OrderKey) -> OrderKey:
-        """How far progress that has come round counts.
+        """The part of a feedback watermark that counts.
 
-        While input comes in, it is no further than a delay behind that, unless a log brings it again before the input:
-        then the input may have ended when it was told.
+        While external input arrives, the watermark is at most one delay ahead of it, unless a log replays the feedback
+        before the input: the input may have ended when the watermark was announced.
         """
         if not input_.is_feedback or watermark == END_KEY:
             return watermark
@@ -73,28 +74,28 @@ class CycleMember:
 
     @property
     def unread(self) -> Iterator[ChannelId]:
-        """Channels from outside that are not read, because there is enough of them until feedback has come."""
+        """External channels not to read, because enough of their items wait for feedback."""
         if self._bounds and any(input_.full for input_ in self._entries):
-            came = min(input_.watermark for input_ in self._back)
-            if all(input_.watermark > came for input_ in self._entries):
+            feedback = min(input_.watermark for input_ in self._back)
+            if all(input_.watermark > feedback for input_ in self._entries):
                 yield from (input_.id for input_ in self._entries)
 
     # For the detector -------------------------------------------------------------------------------------------------
 
     def tick(self) -> Mapping[str, Any] | None:
-        """What there is to say when time has passed: nothing while items move, and nothing twice."""
-        moved, before = self._numbers(), self._moved
-        self._moved = moved
-        if moved != before:
+        """What to report now: nothing while items move, and nothing twice."""
+        numbers, before = self._numbers(), self._last_numbers
+        self._last_numbers = numbers
+        if numbers != before:
             return None
         rest = self._rest(0)
-        return None if rest == self._said else self._say(rest)
+        return None if rest == self._reported else self._report(rest)
 
     def answer(self, asked: int) -> Mapping[str, Any]:
-        return self._say(self._rest(asked))
+        return self._report(self._rest(asked))
 
-    def _say(self, rest: CycleReport) -> Mapping[str, Any]:
-        self._said = rest._replace(asked=0)
+    def _report(self, rest: CycleReport) -> Mapping[str, Any]:
+        self._reported = rest._replace(asked=0)
         return rest._asdict()
 
     def _numbers(self) -> tuple[dict[str, int], dict[str, int]]:
@@ -116,25 +117,27 @@ class CycleMember:
     def _standing(self) -> Standing:
         spans = self._engine.spans() + [span for merge in self._inputs.merges.values() for span in merge.spans()]
         spans += [(input_.watermark.ts,) * 2 for input_ in self._inner if input_.backlog]
-        speaking = (operator.next_boundary() for operator in self._engine.operators.values())
+        boundaries = (operator.next_boundary() for operator in self._engine.operators.values())
         return Standing(
             min((input_.watermark.ts for input_ in self._entries), default=END_KEY.ts),
             self.reach,
             min((first for first, _ in spans), default=END_KEY.ts),
             max((last for _, last in spans), default=START_KEY.ts),
-            min((boundary for boundary in speaking if boundary is not None), default=END_KEY.ts),
+            min((boundary for boundary in boundaries if boundary is not None), default=END_KEY.ts),
         )
 
-    def found(self, found: Mapping[str, Any]) -> list[Output]:
-        """What the detector has found out; gives what the operators give out because of it."""
+    def apply(self, finding: Mapping[str, Any]) -> list[Output]:
+        """Act on a finding of the detector; returns what the operators emit."""
         outputs: list[Output] = []
-        if "standing" in found:
-            standing = Standing(*found["standing"])
+        if "standing" in finding:
+            standing = Standing(*finding["standing"])
             for input_, delay in self._back.items():
                 if not input_.backlog and input_.parked is None:
                     outputs += self._inputs.advance(input_, standing.turned(delay))
                 else:
-                    self._said = None  # what waits may be no item, and then nothing else would have it found out again
-        for stream in self._feedback if "close" in found or "end" in found else ():
-            self._outputs.close(stream, ended="end" in found)
+                    self._reported = (
+                        None  # what waits may have no items, and then only a new report makes the detector ask
+                    )
+        for stream in self._feedback if "close" in finding or "end" in finding else ():
+            self._outputs.close(stream, ended="end" in finding)
         return outputs

@@ -1,4 +1,4 @@
-"""One stream to several shards: which rows go where, by a hash of the key that is the same in every process."""
+"""Partitions a stream over shards, by a hash of the key that is the same in every process."""
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +10,7 @@ from riprap.operators.views import Views
 
 
 class Divider:
-    """Divides the rows of one stream over shards by some of its columns."""
+    """Partitions the rows of one stream over shards by some of its columns."""
 
     def __init__(self, by: tuple[str, ...], schema: pa.Schema, shards: int) -> None:
         self._by, self._shards = by, shards

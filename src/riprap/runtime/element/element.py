@@ -1,13 +1,13 @@
-"""The processing element: a fragment's engine, its channels, and the commands of a protocol carried out.
+"""The processing element: it drives a fragment's engine and channels, and carries out the protocol's commands.
 
-Synchronous, without threads, clock or I/O of its own: a host brings what happened and the time, and takes effects. The
-same element runs in a Spark task (`process.py`) and under the simulated host (`simulation.py`), which call `handle`
-with events in the order in which they happened: it is the one loop body. `docs/internals/protocols.md` says what
-it does with each, in which order, and when the protocol is asked.
+An element is synchronous and has no threads, clock or I/O: its host passes in events and the time, and performs the
+effects. The same element runs in a Spark task (`process.py`) and under the simulated host (`simulation.py`). Both call
+`handle` with events in the order in which they happened. `docs/internals/protocols.md` specifies what the element does
+with each event, in which order, and when it asks the protocol.
 
-Where several channels meet they are merged by order key, so without faults the outputs are those of the bounded run.
-Nothing here knows a protocol: what it decides comes as commands, and what becomes of items that a consumer misses is
-the input_ of their link (`ways.py`).
+An element merges channels by order key, so without faults its outputs equal those of the bounded run. It knows no
+protocol: the protocol's decisions arrive as commands, and a link's output channel decides what happens to items that a
+consumer misses (`output_channels.py`).
 """
 
 from collections import deque
@@ -29,7 +29,7 @@ from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut
 from riprap.protocols.detector import CYCLE
 from riprap.protocols.protocol import WHOLE
-from riprap.runtime.element.arrivals import together, without
+from riprap.runtime.element.arrivals import joined_arrivals, without
 from riprap.runtime.element.captures import Captures
 from riprap.runtime.element.cuts import Cuts
 from riprap.runtime.element.cycle_member import CycleMember
@@ -60,12 +60,12 @@ from riprap.runtime.messages import Message, MessageKind
 
 _BATCH_ROWS = 65_536
 HELD_BYTES = 64 << 20
-_TICK = 10_000  # microseconds between looks at what is due
+_TICK = 10_000  # microseconds between ticks
 _NONE: frozenset[ChannelId] = frozenset()
 
 
 class Element:
-    """One life of one processing element. `loaded` has the checkpoint of each unit that it goes back to."""
+    """One incarnation of a processing element. `loaded` has the checkpoint that each unit rolls back to."""
 
     def __init__(
         self,
@@ -86,10 +86,10 @@ class Element:
         cut_everywhere: bool = False,
         since: int = 0,
     ) -> None:
-        """`before`: the life that went back, in the same process; what it held for consumers stays.
+        """`previous`: the incarnation that rolled back in this process; what it held for consumers stays.
 
-        `since`: latencies are of tuples that entered the app after that moment.
-        `cut_everywhere`: every operator runs on its own, and nothing is compiled for this fragment.
+        `since`: only tuples that entered the app after this time count in latencies.
+        `cut_everywhere`: every operator is a piece, and nothing is compiled for this fragment.
         """
         self.pe, self.epoch = pe, epoch
         self._layout, self._host, self._ledger, self._clock = layout, host, ledger, clock
@@ -97,8 +97,8 @@ class Element:
         self.plan = layout.plan(pe)
         self.protocol = layout.protocol.machine(layout.surroundings[pe.id], self.plan)
         self._subscribed = self.protocol.subscriptions
-        self._asks_on_arrival = seam.Arrived in self._subscribed  # what becomes of each message
-        self._backlogged = False  # something waits for room
+        self._asks_on_arrival = seam.Arrived in self._subscribed
+        self._backlogged = False  # some channel may have a backlog
         self._captures = Captures(pe.id, checkpointer)
         self._engine = Engine(
             layout.graph, pe.fragment.members, recorded=self.plan.continuous, clock=clock,
@@ -119,16 +119,16 @@ class Element:
             host.log_end,
             host.log_max_time,
             self._records,
-        ).begin()
+        ).start()
         self._inputs = Inputs(
             layout, pe, self._engine, host, ledger, self._merges, start.inputs, start.reached_before, held_bytes,
-            exact=self.plan.exact, taken=self.plan.delivered == "taken", copied=start.delivered,
+            exact=self.plan.exact, on_arrival=self.plan.delivered == "taken", restored=start.delivered,
         )  # fmt: skip
         self._outputs = Outputs(
             layout, pe, epoch, self._engine, host=host, ledger=ledger, clock=clock, sent=start.sent,
-            given=start.delivered, limit=held_bytes, exact=self.plan.exact,
+            restored=start.delivered, limit=held_bytes, exact=self.plan.exact,
             emitted=self._emitted if seam.Emitted in self._subscribed else None,
-            told=self._records.told if self._records is not None else None,
+            announced=self._records.announced if self._records is not None else None,
             recorded=self._records.channel if self._records is not None else None,
             since=since,
         )  # fmt: skip
@@ -136,7 +136,7 @@ class Element:
         if previous is not None:
             self._outputs.adopt(previous._outputs)
         self._withheld = Withheld(self._outputs.channels, epoch)
-        self._withheld.begin(start.id, start.unseen)
+        self._withheld.begin(start.id, start.unpublished)
         self._resume_points = ResumePoints(layout, pe, self._engine, ledger, start.sources, whole=self.plan.whole)
         self._cycle: CycleMember | None = None  # on a cycle of several elements
         if len(layout.surroundings[pe.id].cycle) > 1:
@@ -147,8 +147,8 @@ class Element:
             self.protocol, self._engine, self._merges, self._inputs, self._outputs, self._resume_points, self._withheld,
             self._captures, host, clock, self._cycle,
         )  # fmt: skip
-        taken = {name: feeds(name, position) for name, position in start.sources.items()}
-        self._sources = Sources(taken, rates, ledger, clock, batch_rows)
+        opened = {name: feeds(name, position) for name, position in start.sources.items()}
+        self._sources = Sources(opened, rates, ledger, clock, batch_rows)
         self._ticked = 0
         self._carry_out_by_type: dict[type, Callable[[Any], None]] = {
             seam.Unpark: self._unpark,
@@ -167,38 +167,38 @@ class Element:
             seam.Activate: lambda c: self._outputs.channels[c.channel].activate(c.term, plain=c.plain),
             seam.Deactivate: lambda c: self._outputs.channels[c.channel].deactivate(),
             seam.Release: lambda c: self._outputs.channels[c.channel].release(c.delivered, c.by_all),
-            seam.Publish: lambda c: self._withheld.show(c),
+            seam.Publish: lambda c: self._withheld.publish(c),
             seam.RequestDigest: self._request_digest,
             seam.SendToDirector: lambda c: self._host.send_to_director(c.message),
         }
         entries = (*(input_.target for input_ in self._inputs.channels.values()), *start.sources)
         self._state_digest = StateDigest(self._engine, pe.fragment.members, entries)
         self.wrong_bits = WrongBits(self._engine, pe.fragment.members)
-        self._reported: dict[ChannelId, Delivered] = {}  # that the protocol was told
+        self._reported: dict[ChannelId, Delivered] = {}  # to the protocol
         self._carry_out(self.protocol.begin(start.cut, clock.now()))
         for channel, messages in start.parked.items():
             input_ = self._inputs.channels[channel]
-            for message in messages:  # the checkpoint has them: the protocol is not asked, and cannot capture
+            for message in messages:  # they are in the checkpoint: the protocol is not asked, and cannot capture
                 if (skip := input_.receiver.fresh(-1, message.number, message.items)) != NOTHING:
                     self._deliver(input_, replace(message, epoch=-1), skip, input_.position)
 
     # For the host -----------------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Compile what it runs, before others connect to it."""
+        """Compile the fragment, before other elements connect."""
         self._engine.prepare()
 
     def handle(self, events: Iterable[HostEvent] = ()) -> bool:
-        """Take what happened, in its order; then do what is due. Whether anything came, or was taken from a source."""
+        """Process events in order, then do what is due. Returns whether anything arrived or a source was read."""
         arrivals: list[Arrival] = []
-        came, began = False, self._clock.monotonic() if self._records is not None else 0.0
+        arrived, started = False, self._clock.monotonic() if self._records is not None else 0.0
         for event in events:
             if isinstance(event, Arrival):
                 arrivals.append(event)
-                came = True
+                arrived = True
                 continue
             if arrivals and not isinstance(event, seam.ConsumerUp | seam.ConsumerDown | seam.Acknowledged):
-                self._arrive_all(arrivals)  # what a producer had sent before it went away
+                self._arrive_all(arrivals)  # sent before the producer disconnected
                 arrivals = []
             self._on_event(event)
         if arrivals:
@@ -211,36 +211,36 @@ class Element:
             self._ticked = now
             self._tick(now)
         self._outputs.flush()
-        if self._records is not None and (came or pulled):
-            self._records.worked(self._clock.monotonic() - began)
-        return came or pulled
+        if self._records is not None and (arrived or pulled):
+            self._records.worked(self._clock.monotonic() - started)
+        return arrived or pulled
 
     def expected(self, channel: ChannelId) -> int:
-        """The number of the item that a producer is to bring next."""
+        """The number of the next item that the producer has to send."""
         input_ = self._inputs.strands[channel]
         return input_.receiver.next if input_.seen is None else input_.seen.expected(channel)
 
     def has_heard(self, channel: ChannelId) -> bool:
-        """Whether the producer has said something in this life, or was told to be gone."""
+        """Whether the producer has sent something to this incarnation, or was reported gone."""
         input_ = self._inputs.strands[channel]
         return input_.seen is not None or input_.receiver.epoch >= 0 or input_.receiver.gone
 
     def delivered(self, channel: ChannelId, unread: Iterable[Message] = ()) -> Delivered:
-        """How far a channel has come that replicas or copies bring, when `unread` is taken too."""
-        return self._inputs.has_delivered(channel, unread)
+        """The delivered position of a channel from replicas or copies, once `unread` is delivered too."""
+        return self._inputs.delivered_position(channel, unread)
 
     def replay_from(self, channel: ChannelId) -> tuple[int, int]:
-        """Where to read a logged channel from: the position in its log, and the number of the first item wanted."""
+        """Where to replay a logged channel from: the position in its log, and the number of the first item."""
         input_ = self._inputs.channels[channel]
         return input_.position, input_.receiver.next
 
     def lags(self, channel: ChannelId) -> bool:
-        """Whether its operator can go on when more of this channel comes: no other one is behind it."""
+        """Whether more items of this channel let its operator proceed: no other channel is behind it."""
         return self._inputs.lags(self._inputs.channels[channel])
 
     @property
     def unread(self) -> frozenset[ChannelId]:
-        """Channels that are not to be read now: parked ones; while some consumer has no room all but admitted ones."""
+        """Channels not to read now: parked ones, and while a consumer has no room all but the admitted ones."""
         strands = self._inputs.strands
         if self._outputs.blocked:
             return frozenset(
@@ -253,73 +253,74 @@ class Element:
 
     @property
     def missing(self) -> Missing:
-        """What its host is to recompute."""
+        """What the host has to recompute."""
         return Missing(self._inputs.missing, self._inputs.silent) if self._inputs.recomputed else NOTHING_MISSING
 
     @property
     def catching_up(self) -> bool:
-        """It works off what was due while it was down: rows of its sources, or what it misses and is recomputed."""
+        """It still processes what became due while it was down: rows of its sources, or items being recomputed."""
         return self._inputs.catching_up or self._sources.catching_up
 
     @property
     def blocked(self) -> bool:
-        """Some consumer that is not known to be down has no room for what it is to get; or the element is halted."""
+        """A consumer that may be up has no room for pending items, or the element is halted."""
         return self._outputs.blocked
 
     @property
     def ready(self) -> bool:
-        """Of every consumer it is known whether it is there: until then nothing is taken from a source."""
+        """Every consumer is known to be up or down. Until then no source is read."""
         return self._outputs.ready
 
     @property
     def ended(self) -> bool:
-        """Everything has come, and everything that it caused has left."""
+        """All input has been processed, and all output has left."""
         return self.finished and self._outputs.ended
 
     @property
     def finished(self) -> bool:
-        """The same, but that some of it cannot be seen yet."""
+        """As `ended`, but some output may not be committed yet."""
         reached = (self._engine.reached(name) for name in self.pe.fragment.members)
         return all(key == END_KEY for key in reached) and self._outputs.finished
 
     @property
     def checkpoints(self) -> Mapping[CheckpointId, Cut]:
-        """That are on disk."""
+        """Those on disk."""
         return self._captures.checkpoints
 
     @property
     def records(self) -> Records | None:
-        """Its continuous checkpoints; None: it has none."""
+        """Continuous checkpoints; None: it has none."""
         return self._records
 
     def taken(self, source: str) -> int:
-        """Rows that were taken from a source."""
+        """Rows read from a source."""
         return self._resume_points.taken[source]
 
     def live_cut(self) -> Cut:
-        """Where the element is now, as a cut of the whole of it."""
+        """The current cut of the whole element."""
         return self._cuts.cut(self.pe.fragment.members)
 
-    def end_sources(self) -> None:  # they take nothing new, and tell their end when they come there
-        self._sources.over = True
+    def end_sources(self) -> None:
+        """Read no new rows; the sources end at the rows that are due."""
+        self._sources.stopping = True
 
     @property
     def idle(self) -> bool:
-        """Its sources had nothing when they were last looked at."""
+        """The sources had no rows at the last poll."""
         return self._sources.idle
 
     def next_due(self) -> int | None:
-        """When to look at the sources again, microseconds of the wall clock; None: no source here goes on."""
+        """When to poll the sources again, microseconds of the wall clock; None: all have ended."""
         return self._sources.next_due()
 
     def flush(self) -> None:
         """Send what there is room for."""
         self._outputs.flush()
 
-    # What comes in ----------------------------------------------------------------------------------------------------
+    # Input ------------------------------------------------------------------------------------------------------------
 
     def _on_event(self, event: HostEvent) -> None:
-        """To a connection, or at the director."""
+        """Handle an event of a connection or of the director."""
         match event:
             case seam.ConsumerUp(channel, _, next_, delivered):
                 self._outputs.channels[channel].consumer_up(next_, delivered)
@@ -331,11 +332,11 @@ class Element:
                 input_ = self._inputs.strands[channel]
                 if input_.seen is not None or not input_.receiver.lost_producer(epoch):
                     return
-            case seam.FromDirector(said) if CYCLE in said:
-                self._on_cycle_news(said[CYCLE])
+            case seam.FromDirector(message) if CYCLE in message:
+                self._on_cycle_message(message[CYCLE])
                 return
-            case Recomputed(channel, message):
-                self._recomputed(self._inputs.channels[channel], message)
+            case Recomputed(channel, part):
+                self._recomputed(self._inputs.channels[channel], part)
                 return
             case Unneeded(ids, void):
                 for unit, oldest in self._captures.delete(ids, void=void).items():
@@ -346,13 +347,13 @@ class Element:
         assert not isinstance(event, Arrival | Recomputed | Unneeded)
         self._notify(event)
 
-    def _on_cycle_news(self, said: Mapping[str, Any]) -> None:
-        """The detector of its cycle asks, or has found out something."""
+    def _on_cycle_message(self, message: Mapping[str, Any]) -> None:
+        """Handle a question or a finding of the detector of the element's cycle."""
         assert self._cycle is not None
-        if "asked" in said:
-            self._host.send_to_director({CYCLE: self._cycle.answer(said["asked"])})
+        if "asked" in message:
+            self._host.send_to_director({CYCLE: self._cycle.answer(message["asked"])})
             return
-        outputs = self._cycle.found(said)
+        outputs = self._cycle.apply(message)
         self._ledger.begin()
         self._settle(outputs, 0)
 
@@ -361,7 +362,7 @@ class Element:
             self._carry_out(self.protocol.handle(event))
 
     def _arrive_all(self, arrivals: list[Arrival]) -> None:
-        """Of one channel in order; between channels keys decide, so they are grouped."""
+        """Handle messages per channel in order. The merge orders channels by key, so they may be grouped."""
         if len(arrivals) == 1:
             self._arrived(self._inputs.strands[arrivals[0].channel], arrivals[0])
             return
@@ -371,7 +372,7 @@ class Element:
         for channel, waiting in by_channel.items():
             input_ = self._inputs.strands[channel]
             joins = len(waiting) > 1 and (input_.seen is None or input_.seen.joins(channel))
-            for arrival in together(waiting, self._batch_rows) if joins else waiting:
+            for arrival in joined_arrivals(waiting, self._batch_rows) if joins else waiting:
                 self._arrived(input_, arrival)
 
     def _arrived(self, input_: InputChannel, arrival: Arrival) -> None:
@@ -408,7 +409,7 @@ class Element:
             self._deliver(input_, message, skip, arrival.position)
 
     def _recomputed(self, input_: InputChannel, message: Message) -> None:
-        """Part of what is missing on a channel; when all is there, it goes on with what waits."""
+        """Deliver recomputed items; once none is missing, unpark the channel."""
         skip = input_.receiver.fresh(input_.receiver.epoch, message.number, message.items)
         if skip != NOTHING and input_.id in self._inputs.missing:
             self._deliver(input_, message, skip, input_.position)
@@ -416,7 +417,7 @@ class Element:
                 self._unpark(seam.Unpark(input_.id))
 
     def _ask_protocol(self, input_: InputChannel, arrival: Arrival, skip: int) -> None:
-        """Let the protocol decide what becomes of a message."""
+        """Let the protocol decide whether to deliver, park or drop a message."""
         message, decided = arrival.message, False
         event = seam.Arrived(input_.id, message.number + skip, message.items - skip, message.header)
         for command in self.protocol.handle(event):
@@ -433,7 +434,7 @@ class Element:
             input_.position = arrival.position
 
     def _deliver(self, input_: InputChannel, message: Message, skip: int, position: int) -> None:
-        """Take a message into the element."""
+        """Accept a message into the element."""
         if skip and message.items:
             message = without(message, skip)
         if input_.damage_before is not None and message.items:
@@ -444,12 +445,11 @@ class Element:
                 input_.record.missed += message.number - input_.receiver.next
         input_.receiver.next = message.number + message.items
         input_.position = position
-        if (
-            input_.merge_cursor is not None and input_.receiver.retention == "remember"
-        ):  # else when the operators have had it
+        # Without a merge the position is noted when the operators have processed the message.
+        if input_.merge_cursor is not None and input_.receiver.retention == "remember":
             self._inputs.note_delivered(input_, message)
         if self._cycle is not None:
-            self._cycle.came(input_, message)
+            self._cycle.arrived(input_, message)
         for capture in input_.open_captures:
             capture.add(input_.id, message)
         if (self._backlogged and input_.backlog) or input_.full or (input_.admitted and self._outputs.blocked):
@@ -459,7 +459,7 @@ class Element:
             self._process(input_, message, position)
 
     def _process(self, input_: InputChannel, message: Message, position: int) -> None:
-        """To the merge and the operators; in parts, where the state in between is asked for."""
+        """Pass a message to the merge and the operators; in parts where a digest of the state in between is due."""
         if self._state_digest.key is None:
             self._process_part(input_, message, position)
             return
@@ -472,12 +472,12 @@ class Element:
             self._notify(seam.StateDigested(command.key, None))
 
     def _report_digest(self) -> None:
-        if (found := self._state_digest.there()) is not None:
-            self._notify(seam.StateDigested(*found))
+        if (digest := self._state_digest.take()) is not None:
+            self._notify(seam.StateDigested(*digest))
 
     def _process_part(self, input_: InputChannel, message: Message, position: int) -> None:
         if self._records is not None and message.kind is MessageKind.END:
-            position = input_.cursor.cut().taken_position  # who comes back from records reads the end again
+            position = input_.cursor.cut().taken_position  # a recovery from records reads the end again
         if message.watermark is not None and message.born:
             self._outputs.entered.note(message.watermark, message.born)
         if self.wrong_bits.pending and message.batch is not None:
@@ -491,7 +491,7 @@ class Element:
             self._notify(seam.Ended(input_.id))
 
     def _drain_backlogs(self) -> None:
-        """Give what waited for room; what one channel brings may make room for another."""
+        """Process the backlog; items of one channel may make room for another."""
         waiting = [input_ for input_ in self._inputs.channels.values() if input_.backlog]
         self._backlogged = bool(waiting)
         while waiting and not self._outputs.blocked:
@@ -501,10 +501,10 @@ class Element:
             waiting = [input_ for input_ in waiting if input_.backlog] if moved else []
 
     def _settle(self, outputs: list[Output], born: int, input_: InputChannel | None = None) -> None:
-        """After the engine has worked: note what its operators have had, number what they gave, and let it out.
+        """After a call of the engine: count what its operators processed, number what they emitted, and send it.
 
-        The first two count together, or not at all, and nothing leaves before they do: so a crash at any instruction
-        finds the ledger true. The caller has begun the call.
+        Both counts are committed together and before anything leaves, so the ledger is correct after a crash at any
+        instruction. The caller has called `Ledger.begin`.
         """
         changed = self._inputs.settle()
         self._resume_points.settle()
@@ -513,17 +513,18 @@ class Element:
         if seam.Passed in self._subscribed:
             if input_ is not None and input_.merge_cursor is None:
                 changed.append(input_)
-            for one in changed:
-                self._carry_out(self.protocol.handle(seam.Passed(one.id, one.cursor.next, one.record.retained_from)))
+            for passed in changed:
+                event = seam.Passed(passed.id, passed.cursor.next, passed.record.retained_from)
+                self._carry_out(self.protocol.handle(event))
 
-    def _record(self, gave: bool, told: OrderKey) -> bytes:
-        """What is to be recorded of the state, here and now; often nothing."""
+    def _record(self, emitted: bool, announced: OrderKey) -> bytes:
+        """The record to write now; often empty."""
         assert self._records is not None
-        if not self._records.wanted(gave):
+        if not self._records.wanted(emitted):
             return b""
-        inlets = {channel: input_.cursor.cut() for channel, input_ in self._inputs.channels.items()}
+        inputs = {channel: input_.cursor.cut() for channel, input_ in self._inputs.channels.items()}
         sent = {channel: output.sender.number for channel, output in self._outputs.channels.items()}
-        return self._records.record(inlets, self._resume_points.taken, sent, told)
+        return self._records.record(inputs, self._resume_points.taken, sent, announced)
 
     def _emitted(self, channel: ChannelId, number: int, items: int) -> None:
         self._carry_out(self.protocol.handle(seam.Emitted(channel, number, items)))
@@ -580,32 +581,32 @@ class Element:
     # Sources ----------------------------------------------------------------------------------------------------------
 
     def _pull(self) -> bool:
-        """Take what is due from the sources, once it is known of every consumer whether it is there."""
-        coming = self._records is not None and self._records.coming  # it gives nothing out: nobody waits for it
-        return self._outputs.ready and self._sources.pull(self._push, self._advance, at_once=_BATCH_ROWS * coming)
+        """Read what is due from the sources, once every consumer is known to be up or down."""
+        repeating = self._records is not None and self._records.repeating  # it emits nothing, so nothing waits for it
+        return self._outputs.ready and self._sources.pull(self._push, self._advance, at_once=_BATCH_ROWS * repeating)
 
     def _push(self, source: str, batch: pa.RecordBatch, position: int, born: int) -> None:
-        """Rows of a source up to `position`, to its operators; in parts, where the state in between is asked for."""
+        """Process rows of a source up to `position`; in parts where a digest of the state in between is due."""
         shape = self._layout.graph.shape(source)
         self._outputs.entered.note(keys_of(batch.slice(batch.num_rows - 1), shape).at(0), born)
         if (key := self._state_digest.key) is not None:
             below = self._state_digest.below(source, keys_of(batch, shape))
             if below is not None:
                 if below:
-                    self._push_on(source, batch.slice(0, below), position - batch.num_rows + below, born)
+                    self._push_part(source, batch.slice(0, below), position - batch.num_rows + below, born)
                 self._advance(source, key)
                 self._report_digest()
                 batch = batch.slice(below)
-        self._push_on(source, batch, position, born)
+        self._push_part(source, batch, position, born)
 
-    def _push_on(self, source: str, batch: pa.RecordBatch, position: int, born: int) -> None:
+    def _push_part(self, source: str, batch: pa.RecordBatch, position: int, born: int) -> None:
         outputs = self._engine.push(source, self.wrong_bits.rows(batch))
         self._ledger.begin()
-        self._resume_points.took(source, batch, position)
+        self._resume_points.read(source, batch, position)
         self._settle(outputs, born)
 
     def _advance(self, source: str, key: OrderKey) -> None:
-        """A source has come to this key without rows."""
+        """The watermark of a source advances without rows."""
         if key > self._engine.reached(source):
             outputs = self._engine.advance(source, key)
             self._ledger.begin()

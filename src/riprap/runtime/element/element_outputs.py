@@ -1,8 +1,7 @@
-"""What leaves an element: divided over shards, numbered, stamped, and given to the output of its channel.
+"""The output of an element: partitioned over shards, numbered, stamped, and passed to output channels.
 
-The engine's outputs of one call and the progress that it made are known together, so each channel gets its rows and
-what they say of progress in one message. Everything is numbered, and the call committed in the ledger, before the first
-of it leaves.
+One engine call yields rows and a watermark together, so each channel gets both in one message. All items are numbered,
+and the call is committed in the ledger, before the first item leaves.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ from riprap.runtime.element.latency import Latencies
 from riprap.runtime.element.ledger import Ledger
 from riprap.runtime.element.output_channels import OUTPUTS, CommittedOutput, LoggingOutput, OutputChannel
 from riprap.runtime.element.remember_output import RememberOutput
-from riprap.runtime.element.shard_merge import Given
+from riprap.runtime.element.shard_merge import EngineEvent
 from riprap.runtime.element.while_down import WhileDownOutput
 from riprap.runtime.host import Host
 from riprap.runtime.layout import Layout, Pe
@@ -38,20 +37,20 @@ _OUTPUTS: Mapping[Retention, type[OutputChannel]] = {
 
 
 class _Stream:
-    """A stream out of the element, a tap, or the output of a sink, with the channels of its channels."""
+    """A stream out of the element, a tap, or the output of a sink, with its output channels."""
 
     def __init__(self, shape: KeyShape, channels: list[OutputChannel], divider: Divider | None, *, sink: bool) -> None:
         self.shape, self.channels, self.divider, self.sink = shape, channels, divider, sink
-        self.reached: Callable[[], OrderKey]  # how far it has come
+        self.reached: Callable[[], OrderKey]  # its watermark
         self.announced: OrderKey
-        self.closed = False  # nothing goes back on it any more
-        self.guarded = False  # consumers drop by key, and punctuations share the keys of tuples
-        self.digest: OutputDigest | None = None  # of an element in copies
+        self.closed = False  # a feedback stream on which nothing is sent any more
+        self.guarded = False  # consumers drop duplicates by key, and punctuations share the keys of tuples
+        self.digest: OutputDigest | None = None  # if the element has copies
 
 
 class Outputs:
-    """`sent`: the number of the next item of each channel, as the life begins. `emitted` is asked for each channel
-    before items of it are numbered, where the protocol wants to know. Latencies are of what was born after `since`.
+    """`sent`: the number of the next item of each channel at the start. `emitted` is called before items of a channel
+    are numbered, if the protocol subscribes to it. Latencies count only tuples that entered after `since`.
     """
 
     def __init__(
@@ -65,18 +64,18 @@ class Outputs:
         ledger: Ledger,
         clock: Clock,
         sent: Mapping[ChannelId, int],
-        given: Mapping[ChannelId, Delivered],
+        restored: Mapping[ChannelId, Delivered],
         limit: int,
         exact: bool,
         emitted: Callable[[ChannelId, int, int], None] | None,
-        told: OrderKey | None = None,
+        announced: OrderKey | None = None,
         recorded: ChannelId | None = None,
         since: int = 0,
     ) -> None:
-        """`given`: by channel of a copy that was restored, what had been given out on it.
-        `told`: progress that another life has told for sure. `recorded`: the channel whose log carries records."""
+        """`restored`: of a restored copy, by channel the position up to which it had emitted. `announced`: a watermark
+        that a previous incarnation has announced for certain. `recorded`: the channel whose log carries records."""
         self._ledger = ledger
-        self.latencies = Latencies()  # of what left through sinks
+        self.latencies = Latencies()  # of sinks
         self.entered = EntryTimes()
         self._epoch, self._clock, self._exact, self._emitted, self._since = epoch, clock, exact, emitted, since
         self._host, self._recorded = host, recorded
@@ -107,109 +106,109 @@ class Outputs:
             stream = _Stream(layout.shape(channel), channels, divider, sink=sink is not None)
             if pe.fragment.copied:
                 before = max((record.key for record in ledger.operators.values()), default=START_KEY)
-                before = max((given[output.id].key for output in channels if output.id in given), default=before)
+                before = max((restored[output.id].key for output in channels if output.id in restored), default=before)
                 stream.digest = OutputDigest(before, layout.settings.get(SETTING, INTERVAL))
-            stream.reached = _of(engine.watermark if sink is None else engine.reached, name)
+            stream.reached = _bind(engine.watermark if sink is None else engine.reached, name)
             by_key = any(isinstance(output, RememberOutput | CopyOutput) for output in channels)
             stream.guarded = by_key and layout.punctuated(channel)
             self._streams[name] = stream
-        for stream in self._streams.values():  # a state that was restored may have come some output already
-            stream.announced = max(_promised(stream), told or START_KEY)
+        for stream in self._streams.values():  # a restored state has a watermark
+            stream.announced = max(_promised(stream), announced or START_KEY)
             for output in stream.channels:
                 output.announced = stream.announced
-                if isinstance(output, CopyOutput) and output.id in given:
-                    output.begin_since(given[output.id])
+                if isinstance(output, CopyOutput) and output.id in restored:
+                    output.start_restored(restored[output.id])
                 elif isinstance(output, CopyOutput) and pe.fragment.copied:
-                    output.begin_empty()
+                    output.start_empty()
 
-    # Giving out -------------------------------------------------------------------------------------------------------
+    # Emitting ---------------------------------------------------------------------------------------------------------
 
     def emit(self, outputs: list[Output], born: int, record: Callable[[bool, OrderKey], bytes] | None = None) -> None:
-        """Outputs of the engine, and the progress that it has made. Ends the call that the ledger has begun.
+        """Emit the engine's outputs and watermarks. Commits the call that was begun in the ledger.
 
-        `record` is asked, when all is numbered, for what is to be kept with it of the element's own state: it is told
-        whether anything is given out, and the progress that was told before.
+        Once all items are numbered, `record` returns the record of the element's state to log with them: it is passed
+        whether anything is emitted, and the watermark announced before.
         """
-        told = min(stream.announced for stream in self._streams.values()) if record is not None else START_KEY
-        given: dict[str, list[Given]] = {}
+        announced = min(stream.announced for stream in self._streams.values()) if record is not None else START_KEY
+        by_stream: dict[str, list[EngineEvent]] = {}
         for name, event in outputs:
-            given.setdefault(name, []).append(event)
+            by_stream.setdefault(name, []).append(event)
         leaving: list[tuple[OutputChannel, list[Message], bool]] = []
         for name, stream in self._streams.items():
             watermark = _promised(stream)
             if stream.closed:
-                given.pop(name, None)
-            if name in given or watermark > stream.announced:
-                self._leave(stream, given.get(name, ()), watermark, born, leaving)
+                by_stream.pop(name, None)
+            if name in by_stream or watermark > stream.announced:
+                self._number(stream, by_stream.get(name, ()), watermark, born, leaving)
         self._ledger.commit()
         if record is not None:
-            self._append_record(record(bool(given), told), leaving)
-        for output, messages, news in leaving:
+            self._append_record(record(bool(by_stream), announced), leaving)
+        for output, messages, advanced in leaving:
             if messages:
                 output.emit(messages)
-            if news:
+            if advanced:
                 output.announce(born)
         if leaving:
             self.entered.forget(min(stream.announced for stream in self._streams.values()))
         self.flush()
 
     def _append_record(self, record: bytes, leaving: list[tuple[OutputChannel, list[Message], bool]]) -> None:
-        """What has a record leaves at once, and that of the channel with the records last."""
+        """Emit a call that has a record at once, the channel that carries the record last."""
         if not record:
             return
         assert self._recorded is not None
         own = self.channels[self._recorded]
         assert isinstance(own, LoggingOutput)
-        mine: list[Message] = []
+        own_messages: list[Message] = []
         for output, messages, _ in leaving:
             if output is own:
-                mine = list(messages)
+                own_messages = list(messages)
             elif messages:
                 output.emit(messages)
             messages.clear()
         if len(self.channels) > 1:
-            self._host.flush()  # the record promises that what the others had is there
-        if mine:
-            own.emit(mine, record)
+            self._host.flush()  # the record promises that the other channels' items are on disk
+        if own_messages:
+            own.emit(own_messages, record)
         else:
             own.append_record(record)
 
-    def _leave(
+    def _number(
         self,
         stream: _Stream,
-        events: Sequence[Given],
+        events: Sequence[EngineEvent],
         watermark: OrderKey,
         born: int,
         leaving: list[tuple[OutputChannel, list[Message], bool]],
     ) -> None:
-        """Number what leaves on a stream. The progress goes with the last rows of each channel, if there are any."""
+        """Number the items of a stream. The watermark goes with the last rows of each channel, if it has rows."""
         for event in events if stream.digest is not None else ():
             if stream.digest is not None and isinstance(event, Views):
                 stream.digest.add(event, event.column(TS).values)
-        news = watermark > stream.announced
+        advances = watermark > stream.announced
         stream.announced = max(watermark, stream.announced)
         for output, part in zip(stream.channels, self._divided(stream, events), strict=True):
             messages: list[Message] = []
-            told, last = news, len(part) - 1
+            pending, last = advances, len(part) - 1
             for at, event in enumerate(part):
                 rows = isinstance(event, Views)
-                tell = watermark if news and at == last and rows and watermark != END_KEY else None
-                message = self._message(stream, output, event, born, tell)
+                carried = watermark if advances and at == last and rows and watermark != END_KEY else None
+                message = self._message(stream, output, event, born, carried)
                 if message is not None:
                     messages.append(message)
-                    told = told and tell is None
-            if news:
+                    pending = pending and carried is None
+            if advances:
                 output.announced = stream.announced
                 if not self._exact and output.sender.promise(watermark):
                     output.record.key = watermark
-            if messages or told:
-                leaving.append((output, messages, told))
+            if messages or pending:
+                leaving.append((output, messages, pending))
 
-    def _divided(self, stream: _Stream, events: Sequence[Given]) -> Sequence[Sequence[Given]]:
-        """What goes to each shard of the consumer: punctuations to all."""
+    def _divided(self, stream: _Stream, events: Sequence[EngineEvent]) -> Sequence[Sequence[EngineEvent]]:
+        """The events for each shard of the consumer; punctuations go to all."""
         if stream.divider is None:
             return [events] * len(stream.channels)
-        parts: list[list[Given]] = [[] for _ in stream.channels]
+        parts: list[list[EngineEvent]] = [[] for _ in stream.channels]
         for event in events:
             own = event.event if isinstance(event, Late) else event
             if isinstance(own, Punctuation):
@@ -217,21 +216,21 @@ class Outputs:
                     part.append(event)
             else:
                 divided = stream.divider.divide(own)
-                for lane, part in enumerate(parts):  # every replica of the consumer gets all of it
+                for lane, part in enumerate(parts):  # every replica of the consumer gets all rows
                     rows = divided[lane % len(divided)]
                     if rows.rows:
                         part.append(event._replace(event=rows) if isinstance(event, Late) else rows)
         return parts
 
     def _message(
-        self, stream: _Stream, output: OutputChannel, event: Given, born: int, watermark: OrderKey | None
+        self, stream: _Stream, output: OutputChannel, event: EngineEvent, born: int, watermark: OrderKey | None
     ) -> Message | None:
-        """What of an event no life has promised not to give out, numbered."""
+        """The numbered items of an event that are beyond the promises of all incarnations."""
         sender = output.sender
         if isinstance(event, Late):
             return None if event.again else self._late(stream, output, event, born)
         if isinstance(event, Punctuation):
-            if sender.guarded and sender.broken(_one(event.key)):
+            if sender.guarded and sender.broken(_single(event.key)):
                 return None
             rows, items, last = None, 1, event.key
         else:
@@ -259,9 +258,9 @@ class Outputs:
         return Message(MessageKind.ROWS, self._epoch, number, rows, None, watermark, born, sender.header)
 
     def _late(self, stream: _Stream, output: OutputChannel, late: Late, born: int) -> Message:
-        """In a message of its own, right behind all that was promised to have passed, whatever its keys are.
+        """Late items in a separate message, placed right behind the promised key, whatever their keys are.
 
-        Behind it, not at it: so a consumer that has heard of more progress on all channels has all that is late there.
+        Behind it, not at it: a consumer whose watermark exceeds it on all channels has all items that are late there.
         """
         sender, event = output.sender, late.event
         rows = event if isinstance(event, Views) else None
@@ -277,7 +276,7 @@ class Outputs:
         return Message(MessageKind.ROWS, self._epoch, number, rows, None, None, born, sender.header, at)
 
     def close(self, name: str, *, ended: bool) -> None:
-        """A feedback stream: what is given out on it from now on does not leave; when all are closed, it ends."""
+        """Close a feedback stream: what is emitted on it from now on is dropped. With `ended` it ends."""
         self._streams[name].closed = True
         if ended:
             self._streams[name].reached = lambda: END_KEY
@@ -286,22 +285,22 @@ class Outputs:
         return self._streams[name].closed or self._streams[name].announced == END_KEY
 
     def adopt(self, previous: "Outputs") -> None:
-        """What the life that went back, in the same process, held for consumers."""
+        """Adopt what the incarnation that rolled back in this process held for consumers."""
         for channel, output in self.channels.items():
             output.adopt(previous.channels[channel])
 
     def tick(self) -> Iterator[tuple[str, dict[int, int]]]:
-        """Time passes. Digests of what was given out on each stream, by interval that is over."""
+        """Time passes. Yields digests of each stream's output, by completed interval."""
         for output in self.channels.values():
             if isinstance(output, CopyOutput):
                 output.remind()
         for name, stream in self._streams.items():
-            if stream.digest is not None and (over := stream.digest.passed(stream.announced)):
-                yield name, over
+            if stream.digest is not None and (completed := stream.digest.passed(stream.announced)):
+                yield name, completed
 
     def emitted_to_copies(self) -> dict[ChannelId, Delivered]:
-        """What was given out to copies, or by one."""
-        return {output.id: output.given for output in self.channels.values() if isinstance(output, CopyOutput)}
+        """The positions up to which channels to or from copies have emitted."""
+        return {output.id: output.emitted_to for output in self.channels.values() if isinstance(output, CopyOutput)}
 
     # Consumers --------------------------------------------------------------------------------------------------------
 
@@ -311,17 +310,17 @@ class Outputs:
             output.flush()
 
     def halt(self, halted: bool) -> None:
-        """Whether nothing is to be given out: nobody asks for what has no room."""
+        """Block all output, or unblock it."""
         self._halted = halted
 
     @property
     def ready(self) -> bool:
-        """Of every consumer it is known whether it is there."""
+        """Every consumer is known to be up or down."""
         return all(output.ready for output in self.channels.values())
 
     @property
     def blocked(self) -> bool:
-        """Some consumer that is not known to be down has no room for what it is to get; or nothing is to be given."""
+        """A consumer that may be up has no room for pending messages, or the output is halted."""
         return self._halted or any(output.blocked for output in self._all)
 
     @property
@@ -331,18 +330,18 @@ class Outputs:
 
     @property
     def finished(self) -> bool:
-        """The same, but that some of it cannot be seen yet."""
+        """As `ended`, but some output may not be published yet."""
         return all(output.finished for output in self.channels.values())
 
 
 def _promised(stream: _Stream) -> OrderKey:
-    """What consumers may be told when operators have come so far."""
+    """The watermark to announce for the current watermark of the operators."""
     return promised(stream.reached()) if stream.guarded else stream.reached()
 
 
-def _of(reached: Callable[[str], OrderKey], name: str) -> Callable[[], OrderKey]:
+def _bind(reached: Callable[[str], OrderKey], name: str) -> Callable[[], OrderKey]:
     return lambda: reached(name)
 
 
-def _one(key: OrderKey) -> Keys:
+def _single(key: OrderKey) -> Keys:
     return Keys(*(np.array([part], np.int64) for part in key))

@@ -1,8 +1,8 @@
-"""When tuples entered the app: so that the sink knows how long they took.
+"""When tuples entered the app, so that a sink can measure their latency.
 
-Every message says when the oldest tuple behind it entered. Progress orders these times: a tuple with key k entered no
-earlier than the first message whose progress reached k. What nothing that is still to come can ask for is forgotten;
-where much waits, beyond a bound the oldest times are too: what is asked for then gets a later one.
+Every message carries the entry time of the oldest tuple that caused it. Watermarks order these times: a tuple with key
+k entered no earlier than the first message whose watermark reached k. Times that no later tuple can need are dropped;
+beyond a bound the oldest ones are dropped too, and a lookup then returns a later time.
 """
 
 from bisect import bisect_left
@@ -10,7 +10,7 @@ from bisect import bisect_left
 from riprap.graph.order_keys import OrderKey
 
 _MOST = 8_192  # entries
-_TIDY = 256  # entries that are forgotten before they are deleted
+_TIDY = 256  # dropped entries before the lists are compacted
 
 
 class EntryTimes:
@@ -19,16 +19,16 @@ class EntryTimes:
     def __init__(self) -> None:
         self._keys: list[OrderKey] = []
         self._entered: list[int] = []
-        self._first = 0  # entries before this are forgotten
+        self._first = 0  # entries before this are dropped
 
     def note(self, watermark: OrderKey, entered: int) -> None:
-        """What came up to this key entered at that time or later."""
+        """Tuples up to this key entered at this time or later."""
         if not self._keys or watermark > self._keys[-1]:
             self._keys.append(watermark)
             self._entered.append(entered)
             if len(self._keys) - self._first > _MOST:
                 self._first += _MOST // 2
-                self._tidy()
+                self._compact()
 
     def of(self, key: OrderKey) -> int:
         """When the tuple with this key entered; 0: unknown."""
@@ -36,15 +36,15 @@ class EntryTimes:
         return self._entered[at] if at < len(self._entered) else 0
 
     def forget(self, below: OrderKey) -> None:
-        """Nothing at or below this key will be asked for."""
+        """No key at or below this one will be looked up."""
         keys, first, last = self._keys, self._first, len(self._keys) - 1
         while first < last and keys[first] <= below:
             first += 1
         self._first = first
         if first > _TIDY:
-            self._tidy()
+            self._compact()
 
-    def _tidy(self) -> None:
+    def _compact(self) -> None:
         del self._keys[: self._first]
         del self._entered[: self._first]
         self._first = 0

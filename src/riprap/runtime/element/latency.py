@@ -28,7 +28,7 @@ class Latencies:
         return merged
 
     def quantile(self, q: float) -> float | None:
-        """In milliseconds, the middle of the bucket; None if nothing was measured."""
+        """In milliseconds, the middle of the bucket; None if the histogram is empty."""
         total = sum(self.counts.values())
         seen = 0
         for bucket in sorted(self.counts):
@@ -38,12 +38,12 @@ class Latencies:
         return None
 
     def since(self, before: Mapping[int, int]) -> "Latencies":
-        """What came after an earlier state of this histogram."""
+        """The difference to an earlier state of this histogram."""
         return Latencies({bucket: count - before.get(bucket, 0) for bucket, count in self.counts.items()})
 
 
 def format_latency(milliseconds: float) -> str:
-    """For people: two significant digits."""
+    """Two significant digits, for display."""
     if milliseconds >= 1000:
         return f"{milliseconds / 1000:.2g} s" if milliseconds < 99_500 else f"{milliseconds / 1000:,.0f} s"
     return f"{milliseconds:.2g} ms" if milliseconds < 99.5 else f"{round(milliseconds, -1):.0f} ms"

@@ -1,25 +1,23 @@
-"""What an element has counted, in memory that outlives its process.
+"""The ledger of an element: counters in memory that outlives the process.
 
-A ledger is a file of signed 64-bit cells, mapped into memory: a number is stored with one instruction and is still
-there after `kill -9`, because the page belongs to the kernel. (It may not survive a crash of the machine, and then
-counts of the last moments are too low; nothing else depends on it but where a source without checkpoint goes on.)
-Each life of an element has a file of its own, `ledgers/PE/EPOCH`, and begins with the numbers of the life before: one
-that was replaced without knowing it cannot spoil the counts.
+A ledger is a file of signed 64-bit cells, mapped into memory. A store is one instruction and survives `kill -9`,
+because the page belongs to the kernel. (After a machine crash the last counts may be too low; otherwise only the
+position at which a source without checkpoint resumes depends on it.) Each incarnation of an element has its own file,
+`ledgers/PE/EPOCH`, which starts with the numbers of the previous one, so a fenced incarnation cannot change the counts.
 
     0    8 bytes  RPRPLEDG
-    8    u64      xxh3-64 of the shape: which records there are, in which order
-    16   i64 …    the records, one after the other: of channels that come in (30 cells each), that go out (7),
-                  of operators that other elements feed (4), of sources (6), of what held channels missed (8), of
-                  operators with state (2)
+    8    u64      xxh3-64 of the shape: which records the ledger has, in which order
+    16   i64 …    the records: of input channels (30 cells each), of output channels (7), of operators that other
+                  elements feed (4), of sources (6), of the items that held channels missed (8), of stateful
+                  operators (2)
          i64      1 while a call is being counted, else 0
          i64 …    the records as they were before that call
 
-What one call of the engine changes belongs together: what was taken, and what was numbered. So it is counted between
-`begin` and `commit`, and a life that finds a call half counted goes back to what was before it: a process that is
-killed at any instruction leaves the counts of a call whole or not at all, and nothing of a call that was not counted
-has left.
+The changes of one engine call belong together: what was processed, and what was numbered. They are made between `begin`
+and `commit`, and a restart discards a call that was not committed. So a process that is killed at any instruction
+leaves the counts of a call complete or not at all, and no output of an uncommitted call has left.
 
-Which cell is whose is known when a ledger is opened; a record is an object that reads and writes its own.
+The place of each record is known when a ledger is opened; a record is an object that reads and writes its cells.
 """
 
 import mmap
@@ -43,7 +41,7 @@ from riprap.runtime.layout import Layout, Pe
 
 MAGIC = b"RPRPLEDG"
 _HEAD = struct.Struct("<8sQ")
-_DAMAGE = 14  # cells of a channel's record before its spans
+_DAMAGE = 14  # cells of a channel's record before its time spans
 
 
 def _cell(offset: int, meaning: str) -> property:
@@ -57,7 +55,7 @@ def _cell(offset: int, meaning: str) -> property:
 
 
 def _time(offset: int, meaning: str, unset: int = BEGINNING) -> property:
-    """An event time; a cell that was never written says `unset`."""
+    """An event time; a cell that was never written reads as `unset`."""
 
     def read(record: "_Record") -> int:
         return record.cells[record.at + offset] ^ unset
@@ -79,21 +77,21 @@ class _Record:
 
 
 class InputChannelRecord(_Record):
-    """A channel that comes in."""
+    """An input channel."""
 
     __slots__ = ()
     WIDTH = 30
-    next = _cell(0, "number of the first item that the operators have not had and may still get")
-    missed = _cell(1, "items below it that they never had: lost. The others were received, and one store counts them")
-    repeated = _cell(2, "items that they were given again after a crash, unless all that they did before was undone")
+    next = _cell(0, "number of the first item that was not delivered and still may be")
+    missed = _cell(1, "items below it that were lost. The others were received, so one store counts them")
+    repeated = _cell(2, "items delivered again after a crash, unless their first effects were undone")
     retained_from = _cell(
-        3, "number of the first item that an operator that cannot bear loss still has in its state, or `next`"
+        3, "number of the first item in the state of an operator that cannot tolerate loss, or `next`"
     )
-    forgotten = _cell(4, "items that operators had had and whose traces a crash took; where they are not given again")
-    at_start = _cell(5, "of those received, how many were when this life began: what is forgotten of them is counted")
-    late = _cell(6, "items that they had behind others that belong after them: a merge had gone on without them")
-    position = _time(12, "all items at or before this event time were had, or counted as missing")
-    reached = _time(13, "nothing that its operator has had is after this event time")
+    forgotten = _cell(4, "delivered items whose effects a crash undid, if they are not delivered again")
+    at_start = _cell(5, "items received before this incarnation: those among them that were forgotten are counted")
+    late = _cell(6, "items delivered after others with greater keys, because a merge had not waited for them")
+    position = _time(12, "all items at or before this event time were delivered, or counted as missing")
+    reached = _time(13, "its operator has processed nothing after this event time")
 
     @property
     def received(self) -> int:
@@ -101,9 +99,9 @@ class InputChannelRecord(_Record):
 
     @property
     def delivered(self) -> Delivered:
-        """The same as `next`, for producers that number on their own: where replicas or copies bring the channel."""
+        """The delivered position: as `next`, if replicas or copies with their own numbers send on the channel."""
         cells, at = self.cells, self.at + 7
-        items = cells[at + 4]  # 0: nothing was had, and the key says nothing
+        items = cells[at + 4]  # 0: nothing was delivered, and the key is not set
         return Delivered(OrderKey(*cells[at : at + 4]), items) if items else Delivered()
 
     @delivered.setter
@@ -113,12 +111,12 @@ class InputChannelRecord(_Record):
 
     @property
     def damage(self) -> list[Span]:
-        """Event times of items that this life never got, or got late; ascending as they were noticed."""
+        """Event times of items that this incarnation missed or got late, in the order in which it noticed them."""
         times = [cell ^ BEGINNING for cell in self.cells[self.at + _DAMAGE : self.at + self.WIDTH]]
         return [Span(*times[at : at + 2]) for at in range(0, len(times), 2) if times[at + 1] != BEGINNING]
 
     def add_damage(self, since: int, until: int) -> int:
-        """Where there is no room for another span, the last one grows; gives where that one ended, or BEGINNING."""
+        """Add a span; without room, extend the last one. Returns where the extended span ended, or BEGINNING."""
         spans, new, ended = self.damage, Span(since, until), BEGINNING
         full = 2 * len(spans) == self.WIDTH - _DAMAGE
         if spans and (full or new.since <= spans[-1].until):
@@ -129,7 +127,7 @@ class InputChannelRecord(_Record):
         return ended
 
     def end_damage(self, until: int) -> None:
-        """The last span ends there."""
+        """Set the end of the last span."""
         self.cells[self.at + _DAMAGE + 2 * len(self.damage) - 1] = until ^ BEGINNING
 
     def reset_incarnation(self) -> None:
@@ -138,7 +136,7 @@ class InputChannelRecord(_Record):
 
 
 class _KeyRecord(_Record):
-    """A record with an order key in four cells from `KEY` on; before it is set, one below all others."""
+    """A record with an order key in four cells from `KEY` on; before it is set, it is START_KEY."""
 
     __slots__ = ()
     KEY = 0
@@ -156,19 +154,19 @@ class _KeyRecord(_Record):
 
 
 class OutputChannelRecord(_KeyRecord):
-    """A channel that goes out; its key is that up to which it was promised to bring nothing more."""
+    """An output channel; its key is the promised one: nothing at or below it will be emitted."""
 
     __slots__ = ()
     WIDTH, KEY = 7, 2
     number = _cell(0, "of the next item")
     log_until = _time(
-        6, "of a log that lacked items when this life began: the greatest event time in it; else END", END
+        6, "the greatest event time in a log that lacked items at the start of this incarnation; else END", END
     )
-    discarded = _cell(1, "items that nobody was there for; of a log, that had not got into it when the process died")
+    discarded = _cell(1, "items discarded because the consumer was down; of a log, items not in it at a crash")
 
 
 class OperatorRecord(_KeyRecord):
-    """An operator that other elements feed: the key up to which it has had its input."""
+    """An operator that other elements feed: the key up to which it has processed its input."""
 
     __slots__ = ()
     WIDTH = 4
@@ -177,66 +175,66 @@ class OperatorRecord(_KeyRecord):
 class SourceRecord(_Record):
     __slots__ = ()
     WIDTH = 6
-    position = _cell(0, "rows taken from its input: where a life that has no checkpoint goes on")
+    position = _cell(0, "rows read from its input: where a restart without checkpoint resumes")
     started_at = _cell(1, "wall clock, microseconds, when its first row was due; 0: not known yet")
-    waiting = _cell(2, "of those, rows that wait in merges of the element and are not read again")
-    lost = _cell(3, "rows that waited so when the process died")
-    reached = _time(4, "event time of the last row that was taken")
-    at_start = _cell(5, "`position` when this life began")
+    waiting = _cell(2, "rows before `position` that wait in merges of the element and are not read again")
+    lost = _cell(3, "rows that waited so at a crash")
+    reached = _time(4, "event time of the last row that was read")
+    at_start = _cell(5, "`position` at the start of this incarnation")
 
 
 class StateRecord(_Record):
-    """An operator with state, of an element that may go back without being given again what it had."""
+    """A stateful operator, of an element that may roll back without replaying its input."""
 
     __slots__ = ()
     WIDTH = 2
-    undone = _cell(0, "rows that it had had, and that the state with which this life began does not have")
+    undone = _cell(0, "rows that it had processed and that its state at the start of this incarnation lacks")
     unsure = _cell(1, "1: that state may lack something")
 
 
 class MissedRecord(_Record):
-    """A channel that comes in, and whose producer holds it: which items below `next` the operators never had.
+    """An input channel with the retention hold: which items below `next` were not delivered.
 
-    What was late for a life may be in time for the next one, which is given again what its operator's checkpoint does
-    not have. The newest stretches are known: one for each time that a producer was not waited for.
+    An item that was late for one incarnation may be in time for the next, which gets all items after its operator's
+    checkpoint again. Only the newest ranges are stored: one for each time that the merge did not wait for a producer.
     """
 
     __slots__ = ()
     WIDTH = 8
 
     @property
-    def stretches(self) -> list[tuple[int, int]]:
-        """First item and the one behind the last, ascending."""
+    def ranges(self) -> list[tuple[int, int]]:
+        """Ranges [first, stop), ascending."""
         cells, at = self.cells, self.at
         pairs = [(cells[cell], cells[cell + 1]) for cell in range(at, at + self.WIDTH, 2)]
         return [(first, stop) for first, stop in pairs if first < stop]
 
-    @stretches.setter
-    def stretches(self, stretches: list[tuple[int, int]]) -> None:
-        newest = [number for stretch in stretches for number in stretch][-self.WIDTH :]
+    @ranges.setter
+    def ranges(self, ranges: list[tuple[int, int]]) -> None:
+        newest = [number for range_ in ranges for number in range_][-self.WIDTH :]
         for cell, number in enumerate(newest + [0] * (self.WIDTH - len(newest)), self.at):
             self.cells[cell] = number
 
     def add(self, first: int, stop: int) -> None:
-        """They never had these, which are beyond all that is known."""
-        stretches = self.stretches
-        if stretches and stretches[-1][1] == first:
-            first = stretches.pop()[0]
-        self.stretches = [*stretches, (first, stop)]
+        """Add a range of items that were not delivered, beyond all others."""
+        ranges = self.ranges
+        if ranges and ranges[-1][1] == first:
+            first = ranges.pop()[0]
+        self.ranges = [*ranges, (first, stop)]
 
-    def found(self, first: int, stop: int) -> int:
-        """They have had these now: of how many that was not known."""
-        found, left = 0, []
-        for low, high in self.stretches:
+    def remove(self, first: int, stop: int) -> int:
+        """These items were delivered after all; returns how many of them were missing."""
+        removed, left = 0, []
+        for low, high in self.ranges:
             begin, end = max(low, first), min(high, stop)
             if begin >= end:
                 left.append((low, high))
                 continue
-            found += end - begin
-            left += [stretch for stretch in ((low, begin), (end, high)) if stretch[0] < stretch[1]]
-        if found:
-            self.stretches = left
-        return found
+            removed += end - begin
+            left += [part for part in ((low, begin), (end, high)) if part[0] < part[1]]
+        if removed:
+            self.ranges = left
+        return removed
 
 
 @dataclass(frozen=True)
@@ -247,7 +245,7 @@ class LedgerShape:
     outputs: tuple[ChannelId, ...]
     operators: tuple[str, ...]
     sources: tuple[str, ...]
-    held: tuple[ChannelId, ...]  # of those that come in
+    held: tuple[ChannelId, ...]  # input channels with the retention hold
     stateful: tuple[str, ...] = ()  # operators
 
     @property
@@ -306,7 +304,7 @@ class Ledger:
             at += StateRecord.WIDTH
 
     def reset_incarnation(self) -> "Ledger":
-        """Clear what is said of one life alone: what its beginning cost, and what did not come while it lived."""
+        """Clear what belongs to one incarnation: what its start cost, and what it missed."""
         for record in self.inputs.values():
             record.reset_incarnation()
         for output in self.outputs.values():
@@ -316,7 +314,7 @@ class Ledger:
         return self
 
     def begin(self) -> None:
-        """What is counted from here on counts only with `commit`."""
+        """Start a call: its counts take effect with `commit`."""
         cells, width = self.cells, self._width
         cells[width + 1 :] = cells[:width]
         cells[width] = 1
@@ -325,7 +323,7 @@ class Ledger:
         self.cells[self._width] = 0
 
     def settled(self) -> bytes:
-        """All of it, without a call that was only half counted."""
+        """All records, without a call that was not committed."""
         cells, width = self.cells, self._width
         records = cells[width + 1 :] if cells[width] else cells[:width]
         return records.tobytes() + bytes(8 * (width + 1))
@@ -335,7 +333,7 @@ Ledgers = Mapping[str, Ledger]  # by element
 
 
 def reshaped(before: Ledger, new: LedgerShape) -> Ledger:
-    """The records of a ledger that another shape has too, in that shape."""
+    """A ledger of another shape with the records that both shapes have."""
     after = memory_ledger(new)
     alike: tuple[tuple[Mapping[Any, _Record], Mapping[Any, _Record]], ...] = (
         (before.inputs, after.inputs),
@@ -347,13 +345,13 @@ def reshaped(before: Ledger, new: LedgerShape) -> Ledger:
     )
     for records, others in alike:
         for key in records.keys() & others.keys():
-            one, other = records[key], others[key]
-            other.cells[other.at : other.at + other.WIDTH] = one.cells[one.at : one.at + one.WIDTH]
+            old, copy = records[key], others[key]
+            copy.cells[copy.at : copy.at + copy.WIDTH] = old.cells[old.at : old.at + old.WIDTH]
     return after
 
 
 def memory_ledger(shape: LedgerShape, before: "Ledger | None" = None) -> Ledger:
-    """For the simulated host: it outlives a simulated crash."""
+    """A ledger without a file: the simulated host's outlives a simulated crash."""
     cells = bytes(_size(shape)) if before is None else before.settled()
     return Ledger(shape, memoryview(bytearray(cells)).cast("q"))
 
@@ -363,10 +361,10 @@ def _size(shape: LedgerShape) -> int:
 
 
 def open_ledger(directory: Path, epoch: int, shape: LedgerShape) -> Ledger:
-    """The ledger of a new life, going on from the newest before it."""
+    """The ledger of a new incarnation, which continues the newest one before it."""
     before = read_ledger(directory, shape, below=epoch)
     files.make(directory)
-    # Whole before it has its name: a life that is killed right here must not leave a ledger that has forgotten.
+    # Complete before it gets its name: a crash right here must not leave an empty ledger.
     unnamed = directory / f"new-{epoch:08d}"
     content = _HEAD.pack(MAGIC, shape.digest) + before.reset_incarnation().settled()
     when_room(lambda: files.write_bytes(unnamed, content), unnamed)
@@ -378,7 +376,7 @@ def open_ledger(directory: Path, epoch: int, shape: LedgerShape) -> Ledger:
 
 
 def reshape_ledger(directory: Path, old: LedgerShape, new: LedgerShape) -> None:
-    """The newest life's ledger, where it has the old shape, in the new one: what both have stays."""
+    """Convert the newest ledger, if it has the old shape, to the new shape; records that both have stay."""
     paths = _incarnations(directory)
     if (
         old.digest == new.digest
@@ -393,13 +391,13 @@ def reshape_ledger(directory: Path, old: LedgerShape, new: LedgerShape) -> None:
 
 
 def _incarnations(directory: Path) -> list[Path]:
-    """The ledger of each life, oldest first."""
+    """The ledger files of all incarnations, oldest first."""
     names = files.names(directory) if files.is_directory(directory) else []
     return [directory / name for name in names if name.isdecimal()]
 
 
 def read_ledger(directory: Path, shape: LedgerShape, below: int | None = None) -> Ledger:
-    """A copy of the newest life's ledger (before epoch `below`), all 0 if there was none."""
+    """A copy of the newest incarnation's ledger (before epoch `below`); all 0 if there was none."""
     paths = [path for path in _incarnations(directory) if below is None or int(path.name) < below]
     if not paths:
         return memory_ledger(shape)
@@ -407,20 +405,20 @@ def read_ledger(directory: Path, shape: LedgerShape, below: int | None = None) -
         data = files.read_bytes(paths[-1])
     except IsADirectoryError:
         raise DataError(f"{paths[-1]} is a directory, and a ledger was written there: remove it") from None
-    found = _decoded(data, shape)
-    if found is None:
+    ledger = _decoded(data, shape)
+    if ledger is None:
         raise DataError(
-            f"{paths[-1]} is the ledger of another layout: resume with the plan, --fuse and --parallelism of before"
+            f"{paths[-1]} is the ledger of another layout: resume with the plan, --fuse and --parallelism as before"
         )
-    return found
+    return ledger
 
 
 def read_incarnations(directory: Path, shape: LedgerShape) -> list[tuple[int, Ledger]]:
-    """Copies of the ledgers of all paths by their epochs, oldest first, but for those of another layout."""
-    found = (
+    """Copies of the ledgers of all incarnations with their epochs, oldest first, except those of another layout."""
+    decoded = (
         (int(path.name), _decoded(files.read_bytes(path), shape)) for path in _incarnations(directory) if path.is_file()
     )
-    return [(epoch, ledger) for epoch, ledger in found if ledger is not None]
+    return [(epoch, ledger) for epoch, ledger in decoded if ledger is not None]
 
 
 def _decoded(data: bytes, shape: LedgerShape) -> Ledger | None:

@@ -1,7 +1,7 @@
-"""A message as bytes, for a checkpoint that it belongs to.
+"""A message as bytes, for the checkpoint that contains it.
 
 8 bytes  length of the JSON text, little-endian
-text     [kind, epoch, number, punctuation or null, progress or null, born, header in hex, as `marked_header` has it]
+text     [kind, epoch, number, punctuation or null, watermark or null, born, header in hex, as `marked_header` has it]
 rows     an Arrow IPC stream of one batch, or nothing
 """
 

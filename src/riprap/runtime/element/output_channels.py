@@ -1,7 +1,7 @@
-"""How what was given out leaves an element: one output for each retention of a link.
+"""The output channels of an element: one class for each retention of a link.
 
-A output gets the messages of its channel, numbered, and sends, holds or keeps them. It hears of its consumer and of
-acknowledgements. Progress is told behind the last message; where it can be, with it.
+An output channel receives numbered messages, and sends, holds or logs them. It reacts to its consumer's connection and
+acknowledgements. It announces a watermark with the last message where possible, else behind it.
 """
 
 from collections import deque
@@ -13,51 +13,51 @@ from riprap.protocols.channel import Delivered, Retention, SendingEnd
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.element.ledger import OutputChannelRecord
 from riprap.runtime.element.resend_buffer import ResendBuffer
-from riprap.runtime.element.shard_merge import Given
+from riprap.runtime.element.shard_merge import EngineEvent
 from riprap.runtime.host import Host
 from riprap.runtime.messages import Message, MessageKind
 
 
 class OutputChannel:
-    """A channel out of an element, in one life."""
+    """One output channel, in one incarnation of its element."""
 
     def __init__(
         self,
-        channel: ChannelId,
+        id_: ChannelId,
         epoch: int,
         sender: SendingEnd,
         record: OutputChannelRecord,
         host: Host,
         limit: int,
     ) -> None:
-        self.id, self.sender, self.record = channel, sender, record
-        self._announced = self._last = START_KEY  # progress that was given out, and that before the end
+        self.id, self.sender, self.record = id_, sender, record
+        self._announced = self._last_before_end = START_KEY  # announced watermark, and the last one before the end
         self._epoch, self._host, self._limit = epoch, host, limit
 
     @property
     def announced(self) -> OrderKey:
-        """Progress that was given out."""
+        """The announced watermark."""
         return self._announced
 
     @announced.setter
     def announced(self, watermark: OrderKey) -> None:
         self._announced = watermark
         if watermark != END_KEY:
-            self._last = watermark
+            self._last_before_end = watermark
 
     def emit(self, messages: Sequence[Message]) -> None:
-        """Messages of one call of the engine, the last of which may tell progress; never none."""
+        """Emit the messages of one engine call, at least one; the last may carry the watermark."""
         raise NotImplementedError
 
     def announce(self, born: int = 0) -> None:
-        """`told` has changed, and no message tells it."""
+        """`announced` has changed, and no message carries it."""
 
     def send_marker(self, marker: bytes, *, ahead: bool) -> None:
-        """Send a marker, behind everything or in front of what waits."""
+        """Send a marker behind all messages, or ahead of those that wait."""
         raise NotImplementedError
 
-    def number_items(self, items: int, event: Given) -> int:
-        """Number the items of an event that is given out, in the ledger too; gives the first number."""
+    def number_items(self, items: int, event: EngineEvent) -> int:
+        """Number the items of an emitted event, in the ledger too; returns the first number."""
         sender, record = self.sender, self.record
         number = sender.numbered(items)
         if sender.number > record.number:
@@ -66,50 +66,50 @@ class OutputChannel:
 
     @property
     def emitted(self) -> int:
-        """Items that were given out, in all lives, each counted once: what a checkpoint has."""
+        """Items emitted by all incarnations, each counted once, as a checkpoint stores it."""
         return self.sender.number
 
     def consumer_up(self, next_: int, delivered: Delivered) -> None:
-        """The consumer is there and expects item `next_`; `had` says the same to a producer with other numbers."""
+        """The consumer is up and expects item `next_`; `delivered` is the same position for other numberings."""
         self.sender.up = True
 
     def consumer_down(self) -> None:
         self.sender.up = False
 
     def acknowledged(self, next_: int) -> None:
-        """The consumer will never ask for what is below."""
+        """The consumer will not request items below this number again."""
 
     def resend(self, first: int) -> None:
-        """Send what is held again."""
+        """Send held items again, from this number on."""
 
     def activate(self, term: int, *, plain: bool) -> None:
-        """This replica is to give out, under this term."""
+        """Make this replica active, under this term."""
         raise NotImplementedError
 
     def deactivate(self) -> None:
-        """Another replica is."""
+        """Another replica is active."""
         raise NotImplementedError
 
     def release(self, delivered: Delivered, by_all: Delivered | None = None) -> None:
-        """The consumer has come so far, whoever gave it that; of a consumer in copies all have come to `by_all`."""
+        """The consumer has this delivered position, from any replica; all its copies have reached `by_all`."""
         raise NotImplementedError
 
     def stamp(self, header: bytes) -> None:
-        """Items that are numbered from now on carry it."""
+        """Items numbered from now on carry this header."""
         self.sender.header = header
 
     def adopt(self, previous: "OutputChannel") -> None:
-        """Another life in this process had this output: what it held below the numbers of this one stays."""
+        """Adopt what the previous incarnation in this process holds below the numbers of this one."""
 
     def flush(self) -> None:
         """Send what there is room for."""
 
     @property
     def ready(self) -> bool:
-        """It is known whether the consumer is there."""
+        """It is known whether the consumer is up."""
         return self.sender.up is not None
 
-    blocked = False  # the consumer is not known to be down, and has no room for what it is to get
+    blocked = False  # the consumer may be up, and has no room for pending messages
 
     @property
     def ended(self) -> bool:
@@ -118,7 +118,7 @@ class OutputChannel:
 
     @property
     def finished(self) -> bool:
-        """As `ended`, whether it can be seen or not."""
+        """As `ended`, published or not."""
         return self.ended
 
     def _watermark(self, born: int = 0) -> Message:
@@ -133,12 +133,12 @@ class OutputChannel:
         )
 
     def _before_end(self) -> Message:
-        """How far the stream had come before it ended: in a cycle that says how far time goes on in it."""
+        """The last watermark before the end: in a cycle it tells how far event time goes."""
         return Message(
             MessageKind.WATERMARK,
             self._epoch,
             self.sender.number,
-            watermark=self._last,
+            watermark=self._last_before_end,
             header=self.sender.header,
         )
 
@@ -147,7 +147,7 @@ class OutputChannel:
 
 
 class DiscardingOutput(OutputChannel):
-    """Sends while somebody is there, and forgets."""
+    """Sends while the consumer is up, and retains nothing."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -161,7 +161,7 @@ class DiscardingOutput(OutputChannel):
 
     def announce(self, born: int = 0) -> None:
         if self.sender.up is False:
-            return  # it is told when somebody is there
+            return  # announced when the consumer is up
         outbox, message = self._outbox, self._watermark(born)
         if outbox and outbox[-1].kind is MessageKind.WATERMARK and message.kind is MessageKind.WATERMARK:
             outbox[-1] = message
@@ -199,14 +199,14 @@ class DiscardingOutput(OutputChannel):
 
 
 class HoldingOutput(OutputChannel):
-    """Sends, and remembers until it is acknowledged."""
+    """Sends, and holds items until they are acknowledged."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
         self._held = ResendBuffer(self._limit, lambda: self._host.spill(self.id), lossy=self.sender.lossy)
-        self._sent_watermark: OrderKey | None = None  # progress that this consumer was told
-        self._markers: deque[Message] = deque()  # to be sent ahead of everything
-        self._hole: int | None = None  # the item that the consumer expects, if that was lost with a life that held it
+        self._sent_watermark: OrderKey | None = None  # sent to this consumer
+        self._markers: deque[Message] = deque()  # to send ahead of all messages
+        self._hole: int | None = None  # the expected item, if it was lost with the incarnation that held it
 
     def emit(self, messages: Sequence[Message]) -> None:
         for message in messages:
@@ -222,7 +222,7 @@ class HoldingOutput(OutputChannel):
     def consumer_up(self, next_: int, delivered: Delivered) -> None:
         super().consumer_up(next_, delivered)
         self._hole = next_ if self._held.first(self.sender.number) > next_ else None
-        self._held.rewind(next_)  # below it, what was not acknowledged stays: a consumer that goes back may ask again
+        self._held.rewind(next_)  # unacknowledged items below it stay: a consumer that rolls back may request them
         self._sent_watermark = None
 
     def consumer_down(self) -> None:
@@ -257,10 +257,10 @@ class HoldingOutput(OutputChannel):
             message = held.next()
         if not held.drained or self.announced == self._sent_watermark:
             return
-        if self.announced == END_KEY and self._sent_watermark != self._last:
+        if self.announced == END_KEY and self._sent_watermark != self._last_before_end:
             if not self._send(self._before_end()):
                 return
-            self._sent_watermark = self._last
+            self._sent_watermark = self._last_before_end
         if self._send(self._watermark()):
             self._sent_watermark = self.announced
 
@@ -291,7 +291,7 @@ class LoggingOutput(OutputChannel):
         self._host.append(self.id, messages[-1], record)
 
     def append_record(self, record: bytes) -> None:
-        """Keep a record of the element's own state."""
+        """Log a record of the element's state."""
         self._host.append_record(self.id, record)
 
     def announce(self, born: int = 0) -> None:
@@ -302,39 +302,39 @@ class LoggingOutput(OutputChannel):
 
 
 class CommittedOutput(LoggingOutput):
-    """Keeps to itself what it is given, until nobody will go back to before it (`protocols/commitment.py`)."""
+    """Withholds output until no element will roll back to before it (`protocols/commitment.py`)."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
-        self._unseen = ResendBuffer(self._limit, lambda: self._host.spill(self.id))
-        self._shown = START_KEY  # progress that can be seen
+        self._unpublished = ResendBuffer(self._limit, lambda: self._host.spill(self.id))
+        self._published = START_KEY  # published watermark
 
     def emit(self, messages: Sequence[Message], record: bytes = b"") -> None:
         for message in messages:
-            self._unseen.add(message)
+            self._unpublished.add(message)
 
     def announce(self, born: int = 0) -> None:
-        """It is told with what comes before it."""
+        """The watermark is published with the items before it."""
 
     def send_marker(self, marker: bytes, *, ahead: bool) -> None:
-        raise AssertionError("markers do not wait for a line")
+        raise AssertionError("a committed channel carries no markers")
 
     @property
-    def unseen(self) -> Iterator[Message]:
-        return self._unseen.messages()
+    def unpublished(self) -> Iterator[Message]:
+        return self._unpublished.messages()
 
-    def show(self, below: int, told: OrderKey) -> None:
-        """Items below this number can be seen, and that this much progress was made."""
-        message = self._unseen.next()
+    def publish(self, below: int, watermark: OrderKey) -> None:
+        """Publish the items below this number, and the watermark."""
+        message = self._unpublished.next()
         while message is not None and message.number < below:
             self._host.append(self.id, message)
-            self._unseen.sent()
-            message = self._unseen.next()
-        self._unseen.release_sent()
-        if told > self._shown:
-            self._shown = told
-            kind = MessageKind.END if told == END_KEY else MessageKind.WATERMARK
-            self._host.append(self.id, Message(kind, self._epoch, below, watermark=told))
+            self._unpublished.sent()
+            message = self._unpublished.next()
+        self._unpublished.release_sent()
+        if watermark > self._published:
+            self._published = watermark
+            kind = MessageKind.END if watermark == END_KEY else MessageKind.WATERMARK
+            self._host.append(self.id, Message(kind, self._epoch, below, watermark=watermark))
 
     @property
     def finished(self) -> bool:
@@ -342,32 +342,31 @@ class CommittedOutput(LoggingOutput):
 
     @property
     def ended(self) -> bool:
-        return self._shown == END_KEY
+        return self._published == END_KEY
 
 
 class RecomputedOutput(HoldingOutput):
-    """Holds what has not been sent, and nothing else: a consumer that misses more recomputes it.
+    """Holds only what has not been sent: a consumer that misses more recomputes it.
 
-    While a consumer that came back takes what was held for it meanwhile, what follows is held too, and nobody else
-    waits for it.
+    While a restarted consumer processes what was held for it, new items are held too, and no other channel is blocked.
     """
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)
-        self._behind = False
+        self._catching_up = False
 
     def consumer_up(self, next_: int, delivered: Delivered) -> None:
         super().consumer_up(next_, delivered)
-        self._behind = self._held.unsent
+        self._catching_up = self._held.unsent
 
     def flush(self) -> None:
         super().flush()
         self._held.release_sent()
-        self._behind = self._behind and self._held.unsent
+        self._catching_up = self._catching_up and self._held.unsent
 
     @property
     def blocked(self) -> bool:  # type: ignore[override]
-        return not self._behind and super().blocked
+        return not self._catching_up and super().blocked
 
 
 OUTPUTS: dict[Retention, type[OutputChannel]] = {

@@ -1,11 +1,11 @@
 """Continuous checkpoints of an element: records of its one stateful operator, in the log of one of its outputs.
 
-A record goes with the rows of the call that it ends, in the same append, behind everything that the other outputs of
-the element had by then. While a new life repeats its past it gives out nothing and writes no records; the numbers of
-its outputs go on behind what the last record says they were, and what a log has already is not kept twice.
+A record is appended together with the rows of its call, after the rows of the element's other outputs. While a new
+incarnation repeats its past, it emits nothing and writes no records. The numbers of its outputs continue after those of
+the last record, and items that a log has are not appended again.
 
-Positions in other elements' logs are let go of when the record that says so is stable, and so is the part of the
-element's own log that no open window needs.
+When a record is stable, the element releases the positions in other elements' logs, and the part of its own log, that
+no open window needs.
 """
 
 from collections import deque
@@ -28,27 +28,27 @@ from riprap.records.recovery import Coming, RecordedState, recover
 from riprap.runtime.host import Host
 from riprap.runtime.layout import Layout, Pe
 
-EVERY, SHOT = 100_000, 1024  # T and H (microseconds), and M, where neither they nor a goal are given
+EVERY, SHOT = 100_000, 1024  # T and H (microseconds), and M, if neither they nor a goal are specified
 _RELEASE_EVERY = 1_000_000  # microseconds
-_RARE = 100  # times what a record takes are to pass before the next: a hundredth of the time goes into them
-_LONGEST = 0.05  # seconds without a record, where one is wanted
-_LEAVES = 0.1  # of what is new in an average
-_FRAMES = 8192  # that the oldest needed record may lie back, before the windows that need it are saved again
+_RARE = 100  # pause between records, as a multiple of the time that one takes: records take 1 % of the time
+_LONGEST = 0.05  # seconds without a record, if one is due
+_LEAVES = 0.1  # weight of a new value in an average
+_FRAMES = 8192  # age of the oldest needed record at which the windows that need it are saved again
 _SOURCE = "source "
-_ROW = "row"  # of the log, behind which a record lies
-_TOLD = ("told ts", "told src", "told seq", "told n")  # progress that the output had told before
+_ROW = "row"  # of the log, after which a record lies
+_ANNOUNCED = ("told ts", "told src", "told seq", "told n")  # watermark announced before the record
 
 
 class _Needs(NamedTuple):
-    """What a record, once it is stable, leaves needed."""
+    """What is still needed once a record is stable."""
 
-    number: int  # of the record in this life
-    inlets: Mapping[ChannelId, int]  # positions in logs
+    number: int  # of the record in this incarnation
+    inputs: Mapping[ChannelId, int]  # positions in their logs
     row: int  # of the element's own log
 
 
 class Records:
-    """Of one life. `recovery` is what the records of those before say; None: there are none."""
+    """Of one incarnation. `recovery` is the state from earlier incarnations' records; None: there are none."""
 
     def __init__(self, layout: Layout, pe: Pe, operator: str, engine: Engine, host: Host, clock: Clock) -> None:
         self.channel = log_of(layout, pe)
@@ -56,36 +56,36 @@ class Records:
         self._operator = cast(WindowedOperator, engine.operators[operator])
         self._names = {channel: _names(channel) for channel in layout.inputs(pe)}
         self._sent = {channel: _sent(channel) for channel in layout.all_outputs(pe)}
-        asked = layout.graph[operator].annotations.continuous
-        assert asked is not None
-        pace = pace_of(asked)
+        settings = layout.graph[operator].annotations.continuous
+        assert settings is not None
+        pace = pace_of(settings)
         self._goal: Goal | None = None
-        if asked.recovery is not None:
-            self._goal = Goal(asked.recovery / 1e6, pace, asked.every, asked.slow_after, asked.shot)
-        self._takes, self._next = 0.0, 0.0  # seconds that a record takes on average; when the next one may be made
-        self._worked = 0.0  # seconds since the goal was last looked at
-        self._seen = (0, 0)  # event time, and rows, when it was
-        began = clock.monotonic()
+        if settings.recovery is not None:
+            self._goal = Goal(settings.recovery / 1e6, pace, settings.every, settings.slow_after, settings.shot)
+        self._takes, self._next = 0.0, 0.0  # seconds that a record takes on average; earliest time of the next one
+        self._worked = 0.0  # seconds since the last update of the goal
+        self._seen = (0, 0)  # event time, and rows, at that update
+        started = clock.monotonic()
         self.recovery: RecordedState | None = recover(host.records(self.channel))
         self._recorder: Recorder | None = None
         self._coming: Coming | None = None
-        self._rows: dict[int, int] = {}  # by frame: where its record lies
+        self._rows: dict[int, int] = {}  # by frame: the row of its record
         if self.recovery is None:
             self._operator.track()
             self._recorder = Recorder(self._operator, pace)
         else:
             self._coming = self.recovery.into(self._operator, pace)
-            self._repeats = clock.monotonic()  # since then
-            self._reading = self._repeats - began
+            self._repeating_since = clock.monotonic()
+            self._reading = self._repeating_since - started
             self._rows[0] = self.recovery.oldest.numbers[_ROW]
         self._written = 0
         self._needs: deque[_Needs] = deque()
         self._released = 0
 
-    # Where a life begins ----------------------------------------------------------------------------------------------
+    # Starting point ---------------------------------------------------------------------------------------------------
 
-    def inlet(self, channel: ChannelId) -> tuple[int, int]:
-        """The item that is expected, and its position in the log."""
+    def input_start(self, channel: ChannelId) -> tuple[int, int]:
+        """The item expected next, and its position in the log."""
         return resumed_at(self.recovery, channel)
 
     def source(self, name: str) -> int:
@@ -95,14 +95,14 @@ class Records:
         return 0 if self.recovery is None else self.recovery.cut.numbers[self._sent[channel]]
 
     @property
-    def told(self) -> OrderKey | None:
+    def announced(self) -> OrderKey | None:
         if self.recovery is None:
             return None
         numbers = self.recovery.cut.numbers
-        return OrderKey(*(numbers[name] for name in _TOLD))
+        return OrderKey(*(numbers[name] for name in _ANNOUNCED))
 
     @property
-    def coming(self) -> bool:
+    def repeating(self) -> bool:
         """Whether it still repeats its past."""
         return self._recorder is None and (self._coming is None or self._coming.recorder is None)
 
@@ -112,59 +112,59 @@ class Records:
             return self._recorder.totals
         return None if self.recovery is None else self.recovery.totals
 
-    # As it goes on ----------------------------------------------------------------------------------------------------
+    # Recording --------------------------------------------------------------------------------------------------------
 
     @property
     def ripe(self) -> bool:
-        """Whether it is to be asked if a record is wanted: most calls come too soon behind the last one."""
+        """Whether to check if a record is due: most calls come too soon after the last record."""
         return self._recorder is None or self._clock.monotonic() >= self._next
 
-    def wanted(self, gave: bool) -> bool:
-        """Whether a record is to be made here and now, of what has happened since the last one.
+    def wanted(self, emitted: bool) -> bool:
+        """Whether to write a record now.
 
-        Not at every call: rows that a log has behind the newest record are made again, and known by their numbers.
+        Not at every call: rows in the log after the newest record are computed again, and recognised by their numbers.
         """
         recorder = self._recorder
         if recorder is None:
             assert self._coming is not None
             recorder = self._recorder = self._coming.recorder
             if recorder is None:
-                return False  # on its way back
-            self._came_back()
-        if not (gave or recorder.due()):
+                return False  # still repeating
+            self._recovered()
+        if not (emitted or recorder.due()):
             return False
-        return self._engine.reached(self._name) != END_KEY  # told behind the last rows: who comes back tells it again
+        return self._engine.reached(self._name) != END_KEY  # announced after the last rows, and again after a recovery
 
     def record(
         self,
-        inlets: Mapping[ChannelId, InletCut],
+        inputs: Mapping[ChannelId, InletCut],
         sources: Mapping[str, int],
         sent: Mapping[ChannelId, int],
-        told: OrderKey,
+        announced: OrderKey,
     ) -> bytes:
-        """The record of what has happened since the last one, which is `wanted`."""
-        recorder, began = self._recorder, self._clock.monotonic()
+        """The record of what has happened since the last one; call it if `wanted`."""
+        recorder, started = self._recorder, self._clock.monotonic()
         assert recorder is not None
         row = self._host.row(self.channel)
-        passed = {channel: (cut.passed, cut.passed_position) for channel, cut in inlets.items()}
-        numbers = numbers_of(passed, sources, sent, told, row)
+        passed = {channel: (cut.passed, cut.passed_position) for channel, cut in inputs.items()}
+        numbers = numbers_of(passed, sources, sent, announced, row)
         self._rows[recorder.frame] = row
         key = self._engine.reached(self._name)
         record = recorder.record(key, numbers, press=max(0, recorder.frame - _FRAMES))
         if self._goal is not None:
-            self._goal.checked(len(record.whole), self._clock.monotonic() - began)
+            self._goal.checked(len(record.whole), self._clock.monotonic() - started)
         self._written += 1
         unsaved = record.unsaved.numbers
-        positions = {channel: unsaved.get(self._names[channel][1], 0) for channel in inlets}
+        positions = {channel: unsaved.get(self._names[channel][1], 0) for channel in inputs}
         self._needs.append(_Needs(self._written, positions, self._row(recorder.oldest)))
         encoded = encode(record)
         now = self._clock.monotonic()
-        self._takes += (now - began - self._takes) * (_LEAVES if self._takes else 1)
+        self._takes += (now - started - self._takes) * (_LEAVES if self._takes else 1)
         self._next = now + min(_RARE * self._takes, recorder.schedule.interval / 1e6, _LONGEST)
         return encoded
 
     def _row(self, frame: int) -> int:
-        """Where the record of a frame lies, or one before it."""
+        """The row of the record of a frame, or of one before it."""
         if len(self._rows) > 2 * _FRAMES:
             first = self._rows.pop(0, None)
             self._rows = {f: row for f, row in self._rows.items() if f >= frame}
@@ -173,16 +173,16 @@ class Records:
         return self._rows.get(frame, self._rows.get(0, 0))
 
     def worked(self, seconds: float) -> None:
-        """The element has worked for so long."""
+        """The element has worked for this long."""
         self._worked += seconds
 
-    def _came_back(self) -> None:
+    def _recovered(self) -> None:
         if self._goal is not None and self.recovery is not None:
             rows = int((self.recovery.cut.rows - self.recovery.unsaved.rows).sum())
-            self._goal.came_back(self._reading, rows, self._clock.monotonic() - self._repeats)
+            self._goal.came_back(self._reading, rows, self._clock.monotonic() - self._repeating_since)
 
     def _aim(self, recorder: Recorder) -> None:
-        """Choose T, H and M anew."""
+        """Choose T, H and M again."""
         assert self._goal is not None
         tracker = recorder.tracker
         tracker.look()
@@ -196,7 +196,7 @@ class Records:
             self._host.warn(f"{self._name}: {missed}")
 
     def tick(self, now: int) -> None:
-        """Let go of what is not needed any more."""
+        """Release what is no longer needed."""
         if now - self._released < _RELEASE_EVERY:
             return
         self._released = now
@@ -206,7 +206,7 @@ class Records:
         while self._needs and self._needs[0].number <= stable:
             last = self._needs.popleft()
         if last is not None:
-            for channel, position in last.inlets.items():
+            for channel, position in last.inputs.items():
                 self._host.release(channel, position)
             self._host.retain(self.channel, last.row)
 
@@ -222,25 +222,25 @@ def _sent(channel: ChannelId) -> str:
 
 
 def numbers_of(
-    inlets: Mapping[ChannelId, tuple[int, int]],
+    inputs: Mapping[ChannelId, tuple[int, int]],
     sources: Mapping[str, int],
     sent: Mapping[ChannelId, int],
-    told: OrderKey,
+    announced: OrderKey,
     row: int,
 ) -> dict[str, int]:
-    """What a record says of channels: of those that come in the item that is expected and its position in the log."""
+    """The positions in a record; of an input channel, the item expected next and its position in the log."""
     numbers = {_SOURCE + name: position for name, position in sources.items()}
-    for channel, at in inlets.items():
+    for channel, at in inputs.items():
         numbers |= zip(_names(channel), at, strict=True)
     for channel, number in sent.items():
         numbers[_sent(channel)] = number
-    numbers |= zip(_TOLD, told, strict=True)
+    numbers |= zip(_ANNOUNCED, announced, strict=True)
     numbers[_ROW] = row
     return numbers
 
 
 def resumed_at(recovery: RecordedState | None, channel: ChannelId) -> tuple[int, int]:
-    """The item of a channel that is expected, and its position in the log. Nothing has come of one that is new."""
+    """The item of a channel expected next, and its position in the log; 0 for a new channel."""
     if recovery is None:
         return 0, 0
     passed, position = _names(channel)
@@ -248,11 +248,11 @@ def resumed_at(recovery: RecordedState | None, channel: ChannelId) -> tuple[int,
 
 
 def log_of(layout: Layout, pe: Pe) -> ChannelId:
-    """The output whose log carries the records of an element."""
+    """The output channel whose log carries the records of an element."""
     return min(layout.all_outputs(pe))
 
 
-def pace_of(asked: Continuous) -> CheckPace:
-    every = asked.every or asked.slow_after or EVERY
-    slow_after = asked.slow_after if asked.slow_after is not None else every
-    return CheckPace(int(every), int(slow_after), asked.shot or SHOT)
+def pace_of(settings: Continuous) -> CheckPace:
+    every = settings.every or settings.slow_after or EVERY
+    slow_after = settings.slow_after if settings.slow_after is not None else every
+    return CheckPace(int(every), int(slow_after), settings.shot or SHOT)

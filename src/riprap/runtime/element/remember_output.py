@@ -1,16 +1,16 @@
-"""How what a replica gives out leaves its group: the output of the retention *remember*.
+"""Output channels with the retention *remember*: those that leave an HA group.
 
-Everything is held that the consumer has not had, whichever replica gave it to that; how far it has come is told by the
-director as a key (`release`). While the replica is a backup nothing is sent. When it becomes active the channel is
-opened under the term of its activation, the consumer answers with the key of the last item that it had, and what
-follows that is sent, with the numbers that the consumer expects.
+A replica holds every item that was not delivered to the consumer, from any replica; the director sends the delivered
+position as a key (`release`). A standby replica sends nothing. When it becomes active, it opens the channel under the
+term of its activation, the consumer answers with the key of its last delivered item, and the replica sends the items
+after it, under the numbers that the consumer expects:
 
     number on the wire = number here + offset
 
-where the offset is set when a consumer answers: by its number if this replica has spoken to it in this term, else by
-its key. With `plain` the replica begins with what it gives out next: what it remembers is dropped, which leaves a gap
-in the numbers and counts as lost; and what the consumer had from the other replica and this one brings again is
-dropped too, and is told as doubled.
+The offset is set when the consumer answers: by its number if this replica has sent to it in this term, else by its key.
+With `plain` the replica starts with what it emits next. Held items are dropped, which leaves a gap in the numbers and
+counts as lost. Items that the consumer got from the other replica and this one emits again are dropped too, and
+reported as doubled.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ from riprap.operators.columns import Keys, keys_of
 from riprap.protocols.channel import ALL, Delivered, Skip
 from riprap.runtime.element.arrivals import renumbered
 from riprap.runtime.element.output_channels import HoldingOutput
-from riprap.runtime.element.shard_merge import Given
+from riprap.runtime.element.shard_merge import EngineEvent
 from riprap.runtime.messages import Message, MessageKind
 
 
@@ -33,17 +33,17 @@ class RememberOutput(HoldingOutput):
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)
-        self.sender.guarded = False  # a key tells what the consumer had, in this life and in others
+        self.sender.guarded = False  # the delivered key decides, in all incarnations
         self._term = 0  # 0: another replica is active
-        self._met = 0  # the term in which the offset was set
+        self._offset_term = 0  # the term in which the offset was set
         self._plain = False
         self._offset = 0
-        self._ends: deque[tuple[OrderKey, int]] = deque()  # of what is held: last key, number behind
-        self._dropped = self._seen = 0  # items that it remembered as it took over: not sent, had from another
-        self._resumed = 0  # the term in which something was sent
+        self._ends: deque[tuple[OrderKey, int]] = deque()  # of held messages: last key, number after the last item
+        self._dropped = self._seen = 0  # items held at the takeover: not sent, delivered by another replica
+        self._sent_term = 0  # the term in which something was sent
 
-    def number_items(self, items: int, event: Given) -> int:
-        return self.sender.numbered(items)  # what is sent counts, when it is
+    def number_items(self, items: int, event: EngineEvent) -> int:
+        return self.sender.numbered(items)  # the ledger counts items when they are sent
 
     def emit(self, messages: Sequence[Message]) -> None:
         super().emit(messages)
@@ -51,7 +51,7 @@ class RememberOutput(HoldingOutput):
             keys = keys_of_message(message, self.shape)
             self._ends.append((keys.at(len(keys.ts) - 1), message.number + message.items))
 
-    # Who is active ----------------------------------------------------------------------------------------------------
+    # Activation -------------------------------------------------------------------------------------------------------
 
     def activate(self, term: int, *, plain: bool) -> None:
         self._term, self._plain = term, plain
@@ -71,12 +71,12 @@ class RememberOutput(HoldingOutput):
 
     def consumer_up(self, next_: int, delivered: Delivered) -> None:
         if not self._term:
-            return  # it was opened for a term that is over
+            return  # the channel was opened in an earlier term
         self.sender.up = True
         self._sent_watermark = None
         sender, begin = self.sender, self._held.first(self.sender.number)
-        if self._met != self._term:
-            self._met = self._term
+        if self._offset_term != self._term:
+            self._offset_term = self._term
             skip = sender.skip = Skip(delivered)
             first = self._unseen(skip, begin)
             sender.guarded = not skip.over
@@ -90,7 +90,7 @@ class RememberOutput(HoldingOutput):
         self._held.rewind(first)
 
     def _unseen(self, skip: Skip, begin: int) -> int:
-        """The number of the first item that the consumer has not had."""
+        """The number of the first item that was not delivered to the consumer."""
         first = begin
         for message in self._held.messages():
             seen = skip.of(keys_of_message(message, self.shape))
@@ -118,8 +118,8 @@ class RememberOutput(HoldingOutput):
         if sent:
             if end > self.record.number:
                 self.record.number = end
-            if message.items and self._resumed != self._term:
-                self._resumed = self._term
+            if message.items and self._sent_term != self._term:
+                self._sent_term = self._term
                 self._host.send_to_director({"ha": self._resumption()})
         return sent
 
@@ -131,7 +131,7 @@ class RememberOutput(HoldingOutput):
 
     @property
     def ready(self) -> bool:
-        """Whoever is there: what is not sent is remembered."""
+        """Always: what is not sent is held."""
         return True
 
     @property
@@ -144,7 +144,7 @@ class RememberOutput(HoldingOutput):
 
 
 def keys_of_message(message: Message, shape: KeyShape) -> Keys:
-    """Of its items."""
+    """The keys of its items."""
     if message.kind is MessageKind.PUNCTUATION:
         assert message.punctuation is not None
         return Keys(*(np.array([part], np.int64) for part in message.punctuation))

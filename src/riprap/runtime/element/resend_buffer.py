@@ -1,9 +1,9 @@
-"""What a producer holds for a consumer that cannot do without it, until the consumer says that it has taken it.
+"""The resend buffer: what a producer holds for a consumer until the consumer acknowledges it.
 
-Messages are held in memory up to a limit. Beyond it they are spilled, in order, and come back into memory, in order,
-when there is room, or when all that is there was sent: a consumer that merges may need more before it can take what it
-has. Markers are small: they stay in memory, each in its place between two items. After a connection broke, one may be
-sent again that had arrived.
+Messages are held in memory up to a limit. Beyond it they are spilled, in order, and read back, in order, when there is
+room or when everything in memory was sent: a consumer that merges may need more before it can process what it has.
+Markers are small: they stay in memory, each in its place between two items. After a broken connection a marker may be
+sent twice.
 """
 
 from collections import deque
@@ -15,18 +15,18 @@ from riprap.runtime.messages import Message
 
 
 class ResendBuffer:
-    """The messages of one channel that are not acknowledged."""
+    """The unacknowledged messages of one channel."""
 
     def __init__(self, limit: int, spill: Callable[[], Spill], *, lossy: bool = False) -> None:
-        """`lossy`: beyond the limit what was sent is forgotten."""
+        """`lossy`: beyond the limit, sent messages are dropped."""
         self._limit, self._lossy = limit, lossy  # bytes
         self._make_spill = spill
         self._memory: deque[Message] = deque()
         self._bytes = 0
-        self._sent = 0  # of the messages in memory, how many were sent; the rest follow them
-        self._spill: Spill | None = None  # what comes after those in memory
+        self._sent = 0  # of the messages in memory, how many were sent
+        self._spill: Spill | None = None  # the messages after those in memory
         self._reading: Iterator[Message] | None = None
-        self._read_to = 0  # number after the last item that came back from the spill
+        self._read_to = 0  # number after the last item read back from the spill
         self._spilled_to = 0  # number after the last item that was spilled
         self._markers: deque[Message] = deque()
         self._markers_sent = 0
@@ -44,36 +44,36 @@ class ResendBuffer:
             self._spill.append(message)
             self._spilled_to = _end(message)
         else:
-            self._remember(message)
+            self._hold(message)
 
-    def _remember(self, message: Message) -> None:
+    def _hold(self, message: Message) -> None:
         self._memory.append(message)
         self._bytes += size_of(message)
 
     def adopt(self, other: "ResendBuffer", below: int, epoch: int) -> None:
-        """Take over what another life holds below this number, as of this epoch; the rest is forgotten."""
+        """Adopt what another incarnation holds below this number, under this epoch; drop the rest."""
         for message in other.emptied():
             if message.number < below:
                 rows = below - message.number
                 cut = message.batch is not None and message.items > rows
-                if cut and message.batch is not None:  # what it told of progress was behind what comes again
+                if cut and message.batch is not None:  # its watermark was for items that are emitted again
                     message = replace(message, batch=message.batch.slice(0, rows), watermark=None)
                 self.add(replace(message, epoch=epoch))
 
     def first(self, following: int) -> int:
-        """The number of the first item that is here; `following` if there is none."""
+        """The number of the first held item; `following` if there is none."""
         if self._memory:
             return self._memory[0].number
         return following if self._spill is None else self._read_to
 
     def unsent_from(self, following: int) -> int:
-        """The number of the first item that was not sent; `following` if all were."""
+        """The number of the first unsent item; `following` if all were sent."""
         if self._sent < len(self._memory):
             return self._memory[self._sent].number
         return following if self._spill is None else self._read_to
 
     def messages(self) -> Iterator[Message]:
-        """Everything that is here, in order, but markers."""
+        """All held messages, in order, without markers."""
         yield from self._memory
         if self._spill is not None:
             for message in self._spill.since(self._read_to):
@@ -82,7 +82,7 @@ class ResendBuffer:
                     break
 
     def emptied(self) -> Iterator[Message]:
-        """Give everything away, in order, but markers: they were of another life."""
+        """All held messages, in order, without markers, which belong to another incarnation; then hold nothing."""
         yield from self.messages()
         if self._spill is not None:
             self._spill.close()
@@ -99,7 +99,7 @@ class ResendBuffer:
             self._markers_sent -= 1
 
     def release_sent(self) -> None:
-        """Nobody will ask for what was sent."""
+        """Release everything that was sent."""
         while self._sent:
             self._bytes -= size_of(self._memory.popleft())
             self._sent -= 1
@@ -110,20 +110,20 @@ class ResendBuffer:
         self._markers_sent = sum(marker.number < first for marker in self._markers)
 
     def next(self) -> Message | None:
-        """The first message that has not been sent; None: there is none."""
+        """The first unsent message; None: there is none."""
         self._refill()
         message = self._memory[self._sent] if self._sent < len(self._memory) else None
         return self._marker(message) or message
 
     def _marker(self, message: Message | None) -> Message | None:
-        """The marker that comes before this message, which is the next one."""
+        """The marker to send before this message, which is the next one."""
         if self._markers_sent == len(self._markers):
             return None
         marker = self._markers[self._markers_sent]
         return marker if message is None or marker.number <= message.number else None
 
     def sent(self) -> None:
-        """The message that `next` gave was sent."""
+        """The message that `next` returned was sent."""
         message = self._memory[self._sent] if self._sent < len(self._memory) else None
         if self._marker(message) is not None:
             self._markers_sent += 1
@@ -150,10 +150,10 @@ class ResendBuffer:
                 self._reading = self._spill.since(self._read_to)
             message = next(self._reading, None)
             if message is None:
-                self._reading = None  # it ended where the spill did then
+                self._reading = None  # it has read to the previous end of the spill
             else:
                 self._read_to = _end(message)
-                self._remember(message)
+                self._hold(message)
 
 
 def _end(message: Message) -> int:

@@ -1,24 +1,24 @@
-"""Where a life begins: what is restored of its operators, and where each of its inputs and outputs goes on.
+"""Where an incarnation starts: the restored state of its operators, and the position of each input and output.
 
-An input goes on as its retention allows:
+An input resumes as its retention allows:
 
-    discard  where the life before had come, by the ledger: what was sent since is lost; remember too, and the replicas
-             may still have that
-    while-down  the same, and what was sent since is there to be handed back; what had passed behind the checkpoint is
+    discard  at the position of the previous incarnation, from the ledger: what was sent since is lost
+    remember the same, but the replicas may still hold what was sent since
+    while-down  the same, but the producer has retained what was sent since; what was processed after the checkpoint is
              forgotten, and counted
-    copy     where the snapshot of another copy is; without one, as discard
-    hold     where the checkpoint of its operator is, as the producer has what came after it; for an operator that is
-             not saved, at the first item that it had not let go of
-    log      where the checkpoint is, or at the beginning
+    copy     at the snapshot of another copy; without one, as discard
+    hold     at the checkpoint of its operator, since the producer holds what follows; for an operator without
+             checkpoints, at the first item that it had not released
+    log      at the checkpoint, or at the start of the log
 
-Outputs have the numbers of the checkpoint where what is given out again is the same (`RestorePlan.exact`); else the
-numbers go on, for a log from what it has: what was numbered and did not get into it was never there.
+Outputs resume with the numbers of the checkpoint if the same items are emitted again (`RestorePlan.exact`). Otherwise
+the numbers continue, for a log from its end: items that were numbered and did not reach the log do not exist.
 
-Where all go back together (*delivered* means taken) the counts of the ledger go back too: what was received or missed
-behind the checkpoint has not happened.
+If all elements roll back together (*delivered* means taken), the counts of the ledger roll back too: items received or
+missed after the checkpoint do not count.
 
-What an operator had taken since its checkpoint and is not given again is *undone*: the ledger of the new life says how
-much that is, and the ledger of the one before how far in event time it goes (`coordination/damage.py`).
+What an operator processed after its checkpoint and does not get again is *undone*: the ledger of the new incarnation
+counts it, and the ledger of the previous one bounds its event times (`coordination/damage.py`).
 """
 
 from collections.abc import Callable, Mapping
@@ -40,26 +40,24 @@ from riprap.runtime.element.shard_merge import ShardMerge
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Message
 
-SHARDS = "gathered:"  # marks, among the mergers of a checkpoint, those in front of the engine
+SHARDS = "gathered:"  # prefix of those mergers of a checkpoint that merge shards, before the engine
 
 
 @dataclass(frozen=True)
 class StartingPoint:
     cut: Cut | None  # of the whole element
-    inputs: Mapping[ChannelId, tuple[int, int]]  # item that is expected next, position in the log
+    inputs: Mapping[ChannelId, tuple[int, int]]  # item expected next, position in the log
     sent: Mapping[ChannelId, int]
     sources: Mapping[str, int]
-    reached_before: Mapping[
-        str, OrderKey
-    ]  # by operator: how far it had come in another life, and does not know any more
+    reached_before: Mapping[str, OrderKey]  # by operator: its key in a previous incarnation
     parked: Mapping[ChannelId, tuple[Message, ...]]
     id: CheckpointId | None = None  # of the cut
-    unseen: Mapping[ChannelId, tuple[Message, ...]] = field(default_factory=dict)  # on committed channels
+    unpublished: Mapping[ChannelId, tuple[Message, ...]] = field(default_factory=dict)  # on committed channels
     delivered: Mapping[ChannelId, Delivered] = field(default_factory=dict)  # as in `Cut`
 
 
 class Restore:
-    """`kept` tells how many items a log has, `log_max_time` the greatest event time in it."""
+    """`log_end` returns the number after the last item of a log, `log_max_time` the greatest event time in it."""
 
     def __init__(
         self,
@@ -85,7 +83,7 @@ class Restore:
         self._unit = {operator: name for name, unit in plan.units.items() for operator in unit.operators}
 
     def _own(self, cut: Cut) -> Cut:
-        """The cut with this element's channels: it may be of another copy."""
+        """The cut with this element's channels: it may come from another copy."""
         layout, pe = self._layout, self._pe
         if not pe.fragment.copied:
             return cut
@@ -93,22 +91,22 @@ class Restore:
         outputs = {(c.stream, c.target): c for c in layout.all_outputs(pe)}
         return replace(
             cut,
-            inlets={inputs[c.stream, c.source]: inlet for c, inlet in cut.inlets.items()},
+            inlets={inputs[c.stream, c.source]: input_cut for c, input_cut in cut.inlets.items()},
             sent={outputs[c.stream, c.target]: number for c, number in cut.sent.items()},
             delivered={
                 inputs.get((c.stream, c.source)) or outputs[c.stream, c.target]: had for c, had in cut.delivered.items()
             },
         )
 
-    def begin(self) -> StartingPoint:
+    def start(self) -> StartingPoint:
         records = self._records
         if records is not None:
-            inlets = {channel: records.inlet(channel) for channel in self._layout.inputs(self._pe)}
+            starts = {channel: records.input_start(channel) for channel in self._layout.inputs(self._pe)}
             sent = {channel: records.sent(channel) for channel in self._layout.all_outputs(self._pe)}
-            self._count_from(inlets, sent)
+            self._count_from(starts, sent)
             return StartingPoint(
                 None,
-                inlets,
+                starts,
                 sent,
                 {name: records.source(name) for name in self._ledger.sources},
                 {},
@@ -128,29 +126,29 @@ class Restore:
             channel: tuple(map(decode_message, messages))
             for channel, messages in (whole.parked.items() if whole is not None else ())
         }
-        unseen = {channel: parked.pop(channel) for channel in list(parked) if self._layout.committed(channel)}
-        inlets = {channel: self._input_start(channel) for channel in self._layout.inputs(self._pe)}
-        for channel, messages in parked.items():  # they come again first, some of them from before what was taken
+        unpublished = {channel: parked.pop(channel) for channel in list(parked) if self._layout.committed(channel)}
+        starts = {channel: self._input_start(channel) for channel in self._layout.inputs(self._pe)}
+        for channel, messages in parked.items():  # delivered again first; some precede what was taken
             if messages:
-                next_, position = inlets[channel]
-                inlets[channel] = min(next_, messages[0].number), position
+                next_, position = starts[channel]
+                starts[channel] = min(next_, messages[0].number), position
         return StartingPoint(
             _with_parked(whole, parked) if whole is not None else None,
-            inlets,
+            starts,
             {channel: self._sent(channel) for channel in self._layout.all_outputs(self._pe)},
             {name: self._source(name) for name in self._ledger.sources},
             {} if self._plan.whole else {name: self._reached_before(name) for name in self._ledger.operators},
             parked,
             CheckpointId(self._pe.id, WHOLE, found.epoch, found.number) if found is not None else None,
-            unseen,
+            unpublished,
             whole.delivered if whole is not None else {},
         )
 
-    def _count_from(self, inlets: Mapping[ChannelId, tuple[int, int]], sent: Mapping[ChannelId, int]) -> None:
-        """What came and left before the records begin counts, though this ledger has not seen it: it may be that of a
-        shard that took over from others."""
+    def _count_from(self, starts: Mapping[ChannelId, tuple[int, int]], sent: Mapping[ChannelId, int]) -> None:
+        """Count what arrived and left before the first record, although this ledger has not seen it: the shard may have
+        taken over from others."""
         self._ledger.begin()
-        for channel, (next_, _) in inlets.items():
+        for channel, (next_, _) in starts.items():
             record = self._ledger.inputs[channel]
             record.next, record.retained_from = max(record.next, next_), max(record.retained_from, next_)
         for channel, number in sent.items():
@@ -168,27 +166,27 @@ class Restore:
         if unit is None and retention == "hold":
             return record.retained_from, -1
         cut = self._cuts.get(unit) if unit is not None else None
-        inlet = InletCut(0, 0, *((0, 0) if retention == "log" else (-1, -1)))
+        input_cut = InletCut(0, 0, *((0, 0) if retention == "log" else (-1, -1)))
         if cut is not None:
-            inlet = cut.inlets.get(channel, inlet)  # nothing has come of a shard that is new
+            input_cut = cut.inlets.get(channel, input_cut)  # nothing has arrived from a new shard
         if self._plan.delivered == "taken":
-            record.next = record.retained_from = inlet.taken
-            record.missed = inlet.missed
-            return inlet.taken, inlet.taken_position
-        return inlet.passed, inlet.passed_position
+            record.next = record.retained_from = input_cut.taken
+            record.missed = input_cut.missed
+            return input_cut.taken, input_cut.taken_position
+        return input_cut.passed, input_cut.passed_position
 
     def _count_undone(self) -> None:
-        """What the states with which this life begins do not have of what was taken, and no life has counted."""
+        """Count received items that the restored states lack and that no incarnation has counted."""
         ledger, layout = self._ledger, self._layout
         promised = min((outlet.key.ts for outlet in ledger.outputs.values()), default=BEGINNING)
         ledger.begin()
         for name, state in ledger.states.items() if not self._plan.exact else ():
-            entries = _leading_to(layout, self._pe, name)
+            entries = _upstream(layout, self._pe, name)
             channels = [c for c in layout.inputs(self._pe) if layout.stream(c).target in entries]
             gone = [
                 max(ledger.inputs[c].received - max(self._saved(name, c), ledger.inputs[c].at_start), 0)
                 for c in channels
-                if not self._comes_again(name, c) and ledger.inputs[c].received
+                if not self._redelivered(name, c) and ledger.inputs[c].received
             ]
             cut = self._cuts.get(self._unit.get(name, ""))
             for source, taken in ledger.sources.items():
@@ -201,15 +199,15 @@ class Restore:
             if retention == "while-down":
                 saved = min((self._saved(name, channel) for name in ledger.states), default=record.received)
                 record.forgotten += max(record.received - max(saved, record.at_start), 0)
-            elif retention == "hold":  # it comes again from further back; what it causes up to there has been given out
+            elif retention == "hold":  # delivered again from further back; output up to there was emitted
                 record.position = min(record.position, promised)
             record.at_start = record.received
         for taken in ledger.sources.values():
             taken.at_start = taken.position
         ledger.commit()
 
-    def _comes_again(self, operator: str, channel: ChannelId) -> bool:
-        """Whether an operator is given again what it had of a channel since its checkpoint."""
+    def _redelivered(self, operator: str, channel: ChannelId) -> bool:
+        """Whether an operator gets again what it processed of a channel after its checkpoint."""
         retention = self._layout.retention(channel)
         if self._plan.whole or retention != "hold":
             return self._plan.whole and retention in ("log", "hold")
@@ -217,10 +215,10 @@ class Restore:
         return self._layout.stream(channel).target == operator and retains
 
     def _saved(self, operator: str, channel: ChannelId) -> int:
-        """How many items of a channel had come when the state of an operator was saved."""
+        """How many items of a channel had arrived when the state of an operator was saved."""
         cut = self._cuts.get(self._unit.get(operator, ""))
-        inlet = cut.inlets.get(channel) if cut is not None else None
-        return inlet.passed - inlet.missed if inlet is not None else 0
+        input_cut = cut.inlets.get(channel) if cut is not None else None
+        return input_cut.passed - input_cut.missed if input_cut is not None else 0
 
     def _sent(self, channel: ChannelId) -> int:
         record = self._ledger.outputs[channel]
@@ -234,7 +232,7 @@ class Restore:
             return sent
         if self._layout.retention(channel) == "log":
             end = self._log_end(channel)
-            if end < record.number:  # numbered, and not in the log when the process died
+            if end < record.number:  # numbered, but not in the log at the crash
                 self._ledger.begin()
                 record.discarded += record.number - end
                 record.log_until = self._log_max_time(channel)
@@ -249,7 +247,7 @@ class Restore:
         return cut.sources[name] if cut is not None else 0
 
     def _reached_before(self, operator: str) -> OrderKey:
-        """Held inputs of an operator that needs them all come again, below the key that it had reached."""
+        """The key of a previous incarnation, unless held inputs of the operator are delivered again below it."""
         unit = self._unit.get(operator)
         held = any(
             self._layout.retention(channel) == "hold" and self._layout.stream(channel).target == operator
@@ -263,16 +261,16 @@ class Restore:
         return self._ledger.operators[operator].key
 
     def _mergers(self, found: Loaded, cut: Cut) -> dict[str, MergerState]:
-        """The engine's mergers of the checkpoint; those of shards are restored here.
+        """The engine's mergers of the checkpoint; mergers of shards are restored here.
 
-        Where delivered means passed, without what waited in those that streams from outside lead to: it comes again.
+        If delivered means passed, mergers of external streams lose what waited in them: it is delivered again.
         """
         mergers = dict(found.mergers)
         for link in self._layout.links:
             if link.target != self._pe.fragment:
                 continue
             stream, target = link.stream, link.stream.target
-            again = {  # what a log brings again is not in the past yet; producers that are connected tell theirs anew
+            again = {  # a log replays what waited; connected producers announce their watermarks again
                 channel.source: link.retention != "log" or cut.inlets[channel].waits
                 for channel in self._layout.inputs(self._pe)
                 if channel.stream == stream.id and channel in cut.inlets
@@ -282,26 +280,26 @@ class Restore:
                 mergers[target] = mergers[target].emptied(
                     stream.target_port, reached if any(again.values()) else END_KEY
                 )
-            gathered = mergers.pop(SHARDS + stream.id, None)  # None: there was one shard then
+            gathered = mergers.pop(SHARDS + stream.id, None)  # None: there was one shard at the time
             if stream.id in self._merges and gathered is not None:
-                for shard, comes_again in again.items() if emptied else ():
-                    gathered = gathered.emptied(shard, reached if comes_again else END_KEY)
+                for shard, replayed in again.items() if emptied else ():
+                    gathered = gathered.emptied(shard, reached if replayed else END_KEY)
                 self._merges[stream.id].restore(gathered.widened(self._merges[stream.id].shards))
         return mergers
 
 
-def _leading_to(layout: Layout, pe: Pe, operator: str) -> set[str]:
-    """Operators of an element from which tuples come to another one inside of it, itself included."""
+def _upstream(layout: Layout, pe: Pe, operator: str) -> set[str]:
+    """The operator, and those upstream of it in the same element."""
     seen, ahead = {operator}, [operator]
     while ahead:
-        found = [s.source for s in layout.graph.inputs(ahead.pop()) if s.source in pe.fragment.members]
-        ahead += [name for name in found if name not in seen]
-        seen.update(found)
+        upstream = [s.source for s in layout.graph.inputs(ahead.pop()) if s.source in pe.fragment.members]
+        ahead += [name for name in upstream if name not in seen]
+        seen.update(upstream)
     return seen
 
 
 def _with_parked(cut: Cut, parked: Mapping[ChannelId, tuple[Message, ...]]) -> Cut:
-    """The cut as it is when what was saved with it has been taken: also what was recorded after the capture."""
+    """The cut after its parked messages are delivered, including those recorded after the capture."""
     inlets = dict(cut.inlets)
     for channel, messages in parked.items():
         for message in messages:

@@ -1,4 +1,4 @@
-"""Several channels of one stream, made one again: the shards of a producer, merged by order key."""
+"""Merges the channels of one stream, which come from the producer's shards, by order key."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from riprap.operators.contract import Late, Punctuation
 from riprap.operators.views import Views, concatenated
 from riprap.runtime.layout import Layout, Pe
 
-Given = Views | Punctuation | Late
+EngineEvent = Views | Punctuation | Late
 
 
 class ShardMerge:
@@ -30,10 +30,10 @@ class ShardMerge:
         self._shape, self._same_marks = shape, same_marks
         self.shards = shards
         self._waited = [True] * shards
-        self.reached = self._merger.watermark  # nothing at or below this key will be given out any more
+        self.reached = self._merger.watermark  # nothing at or below this key will be emitted any more
 
-    def put(self, shard: int, event: Given | None, watermark: OrderKey | None) -> list[Given]:
-        """Take something from a shard's channel; gives out what may pass now, in order."""
+    def put(self, shard: int, event: EngineEvent | None, watermark: OrderKey | None) -> list[EngineEvent]:
+        """Accept an event or a watermark of a shard's channel; returns what may pass now, in order."""
         if isinstance(event, Late) and event.at <= self.reached:  # its place has passed
             return [event, *self.put(shard, None, watermark)]
         if event is not None:
@@ -42,14 +42,14 @@ class ShardMerge:
             self._merger.advance(shard, watermark)
         return self._released()
 
-    def wait_for(self, shard: int, waited: bool) -> list[Given]:
+    def wait_for(self, shard: int, waited: bool) -> list[EngineEvent]:
         self._waited[shard] = waited
         self._merger.wait_for(shard, waited)
         return self._released()
 
     @property
     def waited(self) -> bool:
-        """Whether more is expected: not while shards are down and all others have ended."""
+        """Whether the merge waits for more: not if some shards are down and all others have ended."""
         ended = [self._merger.ended(shard) for shard in range(len(self._waited))]
         return all(ended) or any(waits and not end for waits, end in zip(self._waited, ended, strict=True))
 
@@ -58,11 +58,11 @@ class ShardMerge:
         return mark if self._same_marks else behind_trigger(mark)
 
     def known(self, shard: int) -> OrderKey:
-        """Nothing at or below this key will come from a shard."""
+        """The watermark of a shard."""
         return self._merger.known(shard)
 
     def spans(self) -> list[tuple[int, int]]:
-        """First and last time of everything that waits here."""
+        """First and last event time of everything that waits here."""
         return self._merger.spans()
 
     def snapshot(self) -> MergerState:
@@ -72,12 +72,12 @@ class ShardMerge:
         self._merger.restore(state)
         self.reached = self._merger.watermark
 
-    def _released(self) -> list[Given]:
+    def _released(self) -> list[EngineEvent]:
         events = list(self._events())
         self.reached = max(self.reached, self._merger.watermark)
         return events
 
-    def _events(self) -> Iterator[Given]:
+    def _events(self) -> Iterator[EngineEvent]:
         marks: list[PortPunctuation] = []  # with one place
         for item in self._merger.release(everything=not self.waited):
             if isinstance(item, PortPunctuation):
@@ -99,14 +99,14 @@ class ShardMerge:
         yield from _once(marks)
 
 
-def _stored(event: Given) -> pa.RecordBatch | Punctuation | Late:
+def _stored(event: EngineEvent) -> pa.RecordBatch | Punctuation | Late:
     if isinstance(event, Late):
         return event._replace(event=event.event.batch())
     return event.batch() if isinstance(event, Views) else event
 
 
 def _once(marks: Sequence[PortPunctuation]) -> list[Punctuation]:
-    """A punctuation goes to all shards and comes back from each; or it was made in one of them."""
+    """Each shard passes on a punctuation that was sent to all of them; or one shard created it."""
     if not marks:
         return []
     last = max(mark.punctuation.key for mark in marks)
@@ -127,16 +127,16 @@ _KEEP_KEYS = (Source, Functor, Punctor, Split, Delay, Scan)
 
 
 def _same_marks(layout: Layout, name: str) -> bool:
-    """Whether whatever is in shards up to here keeps the keys of punctuations: others number by what a shard has."""
+    """Whether all sharded operators up to here preserve the keys of punctuations; others number them per shard."""
     if all(pe.fragment.shards == 1 for pe in layout.hosting(name)):
         return True
     return isinstance(layout.graph[name], _KEEP_KEYS) and all(
-        _same_marks(layout, before) for before in layout.graph.upstream(name)
+        _same_marks(layout, upstream) for upstream in layout.graph.upstream(name)
     )
 
 
 def shard_merges(layout: Layout, pe: Pe) -> dict[str, ShardMerge]:
-    """In front of the engine, for streams that come from several shards."""
+    """The merges before the engine, for streams from several shards."""
     channels = Counter(channel.stream for channel in layout.inputs(pe))
     return {
         link.stream.id: ShardMerge(

@@ -1,8 +1,8 @@
-"""The digest of an element's state at one key: what replicas are compared by.
+"""The digest of an element's state at one key, by which replicas are compared.
 
-Replicas get the same rows in other messages, so their states are comparable only at a key. Until everything has come to
-the key that is asked about, what a channel or a source brings is cut there: first all up to it, with the progress that
-it is, then the rest. When all are there the operators have had exactly what is at or below it.
+Replicas get the same rows in different messages, so their states are comparable only at a key. Until all inputs have
+reached the requested key, messages and source batches are split at it: first the items up to it, with the key as
+watermark, then the rest. When all inputs are there, the operators have processed exactly the items at or below it.
 """
 
 from collections.abc import Iterable
@@ -23,15 +23,15 @@ class StateDigest:
 
     def __init__(self, engine: Engine, members: Iterable[str], entries: Iterable[str]) -> None:
         self._engine, self._members, self._entries = engine, tuple(members), tuple(dict.fromkeys(entries))
-        self.key: OrderKey | None = None  # that is asked about
+        self.key: OrderKey | None = None  # that was requested
 
     def ask(self, key: OrderKey) -> bool:
-        """Whether the digest at this key can be told: not if somebody has come past it."""
+        """Request the digest at this key; False if some input is already past it."""
         self.key = key if all(self._engine.reached(name) < key for name in self._entries) else None
         return self.key is not None
 
     def parts(self, message: Message, reached: OrderKey, shape: KeyShape) -> tuple[Message, ...]:
-        """A message of a channel that has come to `reached`, cut at the key."""
+        """A message of a channel whose watermark is `reached`, split at the key."""
         key, watermark = self.key, message.watermark
         if key is None or reached >= key:
             return (message,)
@@ -57,8 +57,8 @@ class StateDigest:
         below = Skip(Delivered(self.key, ALL)).of(keys)
         return below if below < len(keys.ts) else None
 
-    def there(self) -> tuple[OrderKey, int] | None:
-        """The key and the digest, once, when everything has come there."""
+    def take(self) -> tuple[OrderKey, int] | None:
+        """The key and the digest, once, when all inputs have reached the key."""
         key, engine = self.key, self._engine
         if key is None or not all(engine.reached(name) >= key for name in self._entries):
             return None

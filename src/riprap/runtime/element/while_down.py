@@ -1,19 +1,17 @@
-"""How what is retained while the consumer is down leaves an element: the output of the retention *while-down*.
+"""Output channels with the retention *while-down*: they write to disk only while the consumer is down.
 
-    the consumer is there  it gets what is given out; what it has not acknowledged is held in memory, and nothing is
-                           written
-    it is gone             what is held goes to the shelf first, a place on disk that survives this process; then what
-                           is given out does, or a share of it
-    it is back             it gets what is on the shelf from the number on that it expects; what is given out meanwhile
-                           goes behind it, all of it
-    it has caught up       writing stops; what it acknowledges leaves the shelf
+    consumer up            it gets what is emitted; unacknowledged items are held in memory, and nothing is written
+    consumer down          held items go to the shelf, a place on disk that survives this process; then emitted items
+                           do, or a share of them
+    consumer restarted     it gets the items on the shelf from the number that it expects; all new items go behind them
+    consumer caught up     writing stops; acknowledged items leave the shelf
 
-A life finds on the shelf what lives before it put there. What one held in memory when it died is lost, so the shelf may
-have holes: it is read by number, and the consumer counts what is missing. Of a batch of which a share is kept, the rows
-get the last numbers of the batch: it remains one message, with a hole in front of it.
+An incarnation finds on the shelf what earlier ones put there. What one of them held in memory when it died is lost, so
+the shelf may have gaps: it is read by number, and the consumer counts what is missing. If a share of a batch is
+retained, its rows get the last numbers of the batch: it remains one message, with a gap before it.
 
-While the consumer catches up nobody else waits for it, until as much has come meanwhile as there was when it came back:
-one that is slower than its producer would never catch up.
+While the consumer catches up, it blocks no other channel, until as many items have been emitted meanwhile as were on
+the shelf at its restart: a consumer slower than its producer would never catch up.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +28,7 @@ from riprap.runtime.messages import Message
 
 
 class WhileDownOutput(OutputChannel):
-    """`shape` is of the stream; `share` is what is kept of what comes while the consumer is down."""
+    """`shape` is of the stream; `share` is the part of the rows that is retained while the consumer is down."""
 
     shape: KeyShape
     share = 1.0
@@ -39,22 +37,22 @@ class WhileDownOutput(OutputChannel):
         super().__init__(*arguments)  # type: ignore[arg-type]
         self._shelf = self._host.shelf(self.id)
         self._held = self._memory()
-        self._shelved = self._shelf.next  # behind what was put there and may not have been read
-        self._shelving = self._shelved > 0  # what is given out goes behind what is there
+        self._shelved = self._shelf.next  # number after the last item on the shelf
+        self._shelving = self._shelved > 0  # emitted items go to the shelf
         self._reading: Iterator[Message] | None = None
-        self._until = 0  # behind what was there when it began
-        self._read_to = 0  # behind what was read of the shelf for this consumer
-        self._unsent: Message | None = None  # read, and there was no room
-        self._sent_to = 0  # what this consumer is to get next
-        self._behind = 0  # items that may still come before its catching up is waited for
-        self._sent_watermark: OrderKey | None = None  # progress that this consumer was told
-        if self.sender.guarded:  # numbers go on; without the ledger, which a crash of the machine takes, from here
+        self._until = 0  # end of the shelf when reading started
+        self._read_to = 0  # number after the last item read for this consumer
+        self._unsent: Message | None = None  # read, and the consumer had no room
+        self._sent_to = 0  # number of the next item for this consumer
+        self._allowance = 0  # items to emit before a consumer that catches up blocks
+        self._sent_watermark: OrderKey | None = None  # sent to this consumer
+        if self.sender.guarded:  # numbers continue; if a machine crash took the ledger, from the shelf
             self.sender.number = max(self.sender.number, self._shelved)
 
     def _memory(self) -> ResendBuffer:
         return ResendBuffer(self._limit, lambda: self._host.spill(self.id))
 
-    # What is given out ------------------------------------------------------------------------------------------------
+    # Emitting ---------------------------------------------------------------------------------------------------------
 
     def emit(self, messages: Sequence[Message]) -> None:
         if not self._shelving:
@@ -68,7 +66,7 @@ class WhileDownOutput(OutputChannel):
                     self._put(part)
         else:
             for message in messages:
-                self._behind -= message.items
+                self._allowance -= message.items
                 self._put(message)
 
     def _put(self, message: Message) -> None:
@@ -76,7 +74,7 @@ class WhileDownOutput(OutputChannel):
         self._shelved = max(self._shelved, message.number + message.items)
 
     def _sampled(self, message: Message) -> Message | None:
-        """The rows that are kept, under the last numbers of the message; None: none is. Punctuations always are."""
+        """The retained rows, under the last numbers of the message; None: none. Punctuations are always retained."""
         if message.batch is None:
             return message
         rows = np.flatnonzero(sampled(keys_of(message.batch, self.shape), self.share))
@@ -94,7 +92,7 @@ class WhileDownOutput(OutputChannel):
         if self._shelving or next_ < self._shelved:
             self._shelve()
             self._read_to = next_
-            self._behind = max(self._shelved - next_, 0)
+            self._allowance = max(self._shelved - next_, 0)
         else:
             self._held.rewind(next_)
 
@@ -104,7 +102,7 @@ class WhileDownOutput(OutputChannel):
         self._reading = self._unsent = None
 
     def _shelve(self) -> None:
-        """What is held goes to the shelf, and what is given out follows it."""
+        """Move held items to the shelf, where emitted items will follow."""
         for message in self._held.emptied():
             self._put(message)
         self._held = self._memory()
@@ -138,7 +136,7 @@ class WhileDownOutput(OutputChannel):
             self._sent_watermark = self.announced
 
     def _from_shelf(self) -> Message | None:
-        """The next message there that the consumer has not had; None: it has had all."""
+        """The next message on the shelf to send; None: all were sent."""
         while self._read_to < self._shelved:
             if self._reading is None:
                 self._reading, self._until = self._shelf.since(self._read_to), self._shelved
@@ -146,12 +144,12 @@ class WhileDownOutput(OutputChannel):
             if message is not None:
                 self._read_to = message.number + message.items
                 return replace(message, epoch=self._epoch)
-            self._reading, self._read_to = None, self._until  # there may be more since
+            self._reading, self._read_to = None, self._until  # there may be more by now
         self._reading = None
         return None
 
     def _send(self, message: Message) -> bool:
-        after = self._sent_to if message.number > self._sent_to else None  # nobody has what lies between
+        after = self._sent_to if message.number > self._sent_to else None  # the items in between are lost
         if not self._host.send(self.id, message, after):
             return False
         self._sent_to = message.number + message.items
@@ -160,7 +158,7 @@ class WhileDownOutput(OutputChannel):
     @property
     def blocked(self) -> bool:  # type: ignore[override]
         if self._shelving:
-            return bool(self.sender.up) and self._behind <= 0
+            return bool(self.sender.up) and self._allowance <= 0
         return self.sender.up is not False and self._held.unsent
 
     @property

@@ -1,4 +1,4 @@
-"""Silent corruption of an element, when it is asked for: a wrong bit in one tuple that comes in, or in a state."""
+"""Silent corruption of an element on request: a flipped bit in one input tuple, or in a state."""
 
 import pyarrow as pa
 
@@ -11,16 +11,16 @@ from riprap.operators.views import Views
 class WrongBits:
     def __init__(self, engine: Engine, members: tuple[str, ...]) -> None:
         self._engine, self._members = engine, members
-        self._chance: int | None = None  # of the tuple that comes next
-        self.struck: str | None = None  # the attribute of the last one
+        self._chance: int | None = None  # random number for the next tuple
+        self.struck: str | None = None  # the column of the last corruption
         self.pending = False
 
     def tuple(self, chance: int) -> None:
-        """One of the tuples that come in next is wrong."""
+        """Corrupt one tuple of the next input."""
         self._chance, self.pending = chance, True
 
     def state(self, operator: str, chance: int) -> str | None:
-        """The column that is wrong now; of no operator in particular, the first that has some state."""
+        """Corrupt a state; returns its column. Without a known operator, the first one that has state."""
         for name in (operator,) if operator in self._members else self._members:
             column = corrupt_some(self._engine.operators[name], chance)
             if column is not None:
@@ -31,7 +31,7 @@ class WrongBits:
         return Views.of(self.rows(rows.batch())) if self._chance is not None and rows.rows else rows
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """With the wrong bit, if it is this batch's turn."""
+        """The batch, corrupted if a corruption is pending."""
         if self._chance is None or not batch.num_rows:
             return batch
         names = [name for name in corruptible(batch.schema) if name not in KEY_COLUMNS]
