@@ -87,7 +87,7 @@ def test_a_proof(capsys, tmp_path):
         FaultResult(
             ScheduledFault(n * 1_000_000, "checkpoint-deleted", targets[: 1 + n % 4]), 1.0 + n, 3.0 + n, 2.0 + n, 12.5,
             0.4,
-            foreseen=ahead, effect=after, altered="price" if n == 4 else None,
+            predicted_effect=ahead, effect=after, altered="price" if n == 4 else None,
         )
         for n in range(20)
     )  # fmt: skip

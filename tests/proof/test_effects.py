@@ -11,8 +11,8 @@ from riprap.base.quantities import Duration
 from riprap.faults.scoring import parse_score
 from riprap.graph.annotations import Annotations
 from riprap.planner.assessment_file import LOST, AssessedApp, OperatorImpact, RecoveryTimes
-from riprap.proof.effects import FaultEffect, Judging, Struck, measured, sections
-from riprap.proof.expected_effects import foreseen, orders
+from riprap.proof.effects import ErrorSettings, FaultEffect, InjectedFault, measured, sections
+from riprap.proof.expected_effects import effect_predictor, orders
 from riprap.proof.oracle import SinkRows, difference
 from riprap.proof.schedule import ScheduledFault
 
@@ -32,7 +32,7 @@ def effects(found, struck, expected=None, judging=None):
     expected = rows([1.0] * 100) if expected is None else expected
     cut = sections([np.arange(100) * 100_000], 10, 10.0)
     assert cut.seconds == pytest.approx(1.0)
-    judging = replace(judging or Judging(), section=10)
+    judging = replace(judging or ErrorSettings(), section=10)
     score = parse_score("sum(gain)", SCHEMA, "Sink")
     differing = difference(expected, SinkRows(found))[1]
     return measured(struck, cut, judging, {"Sink": score}, {"Sink": expected}, {"Sink": found}, {"Sink": differing})
@@ -41,7 +41,7 @@ def effects(found, struck, expected=None, judging=None):
 def test_losses_between_two_faults_are_the_first_ones():
     expected = rows([1.0] * 100)
     found = expected.take(pa.array([at for at in range(100) if not 23 <= at < 38]))  # 7 of section 2, 8 of section 3
-    first, second = effects(found, [Struck(2.0, 3.5), Struck(6.0, 6.4)])
+    first, second = effects(found, [InjectedFault(2.0, 3.5), InjectedFault(6.0, 6.4)])
     assert first is not None
     assert second is not None
     assert (first.lost, first.tainted, first.recovery) == (15, 0, 2)
@@ -54,26 +54,26 @@ def test_losses_between_two_faults_are_the_first_ones():
 def test_wrong_values_taint():
     gains = [1.0] * 100
     gains[41] = 2.0
-    (effect,) = effects(rows(gains), [Struck(4.0, 4.1)])
+    (effect,) = effects(rows(gains), [InjectedFault(4.0, 4.1)])
     assert effect is not None
     assert (effect.lost, effect.tainted, effect.recovery) == (0, 1, 1)
     assert effect.impact == pytest.approx(0.01)
     assert effect.quality == pytest.approx(1.1)
     (under,) = effects(
-        rows([1.0 if at != 41 else 0.0 for at in range(100)]), [Struck(4.0, 4.1)], None, Judging(over=True)
+        rows([1.0 if at != 41 else 0.0 for at in range(100)]), [InjectedFault(4.0, 4.1)], None, ErrorSettings(over=True)
     )
     assert under is not None
     assert (under.recovery, under.impact, under.tainted) == (0, 0.0, 1)
 
 
 def test_who_never_comes_back_is_never_available():
-    (effect,) = effects(rows([1.0] * 100), [Struck(5.0, None)])
+    (effect,) = effects(rows([1.0] * 100), [InjectedFault(5.0, None)])
     assert effect is not None
     assert effect.availability == 0.0
 
 
 def test_faults_within_one_section_cannot_be_told_apart():
-    assert effects(rows([1.0] * 100), [Struck(5.1, 5.2), None, Struck(5.5, 5.6)])[:2] == [None, None]
+    assert effects(rows([1.0] * 100), [InjectedFault(5.1, 5.2), None, InjectedFault(5.5, 5.6)])[:2] == [None, None]
 
 
 def test_what_is_foreseen_of_a_kill():
@@ -95,7 +95,7 @@ def test_what_is_foreseen_of_a_kill():
         return 42.0, 0.9
 
     assessment = AssessedApp(graph.name, operators, RecoveryTimes(restart=Duration(500_000)))
-    foresee = foreseen(
+    foresee = effect_predictor(
         graph, members, {"VWAP"}, assessment, modelled, restart=1.0, recovery={"VWAP": 3.0, "Aggregator": None}
     )
     assert foresee(ScheduledFault(0, "kill", ("VWAP",)), 8.0) == FaultEffect(1.0, 0.0, 0.0, 0.0, 0.5, 0.0)
@@ -111,7 +111,7 @@ def test_what_is_foreseen_of_a_kill():
     assert (worst.impact, worst.quality) == (9.0, None)
     assert asked[-1][0] == ("Aggregator", "BargainIndex")
     assert foresee(ScheduledFault(0, "slow", ("Aggregator",)), 8.0) is None
-    without = foreseen(graph, members, {"VWAP"}, assessment, modelled, restart=None, recovery={})
+    without = effect_predictor(graph, members, {"VWAP"}, assessment, modelled, restart=None, recovery={})
     assert without(ScheduledFault(0, "kill", ("VWAP",)), 5.0).availability == pytest.approx(0.9)
 
 

@@ -132,4 +132,4 @@ def test_a_kill_that_was_done_is_not_noted_as_missed_when_the_run_ends_at_once(s
     injector(SystemState.RUNNING, table)
     injector.close()
     assert set(missed(tmp_path)) == {1}  # it was killed once
-    assert "before all of it" in missed(tmp_path)[1]
+    assert "before it was completed" in missed(tmp_path)[1]

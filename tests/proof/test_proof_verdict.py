@@ -103,8 +103,8 @@ def test_copies_that_differ_are_found_out():
     assert not judged("corrupt-state", ("Double#2",), WRONG, altered="x").holds
     found_out = judged("corrupt-state", ("Double#2",), WRONG, altered="x", differences=["one", "two"])
     assert found_out.holds
-    assert found_out.found_out == ("Copies of Double differed in 2 s of event time.",)
-    assert found_out.found_out[0] in proof_report(found_out)
+    assert found_out.detected_differences == ("Copies of Double differed in 2 s of event time.",)
+    assert found_out.detected_differences[0] in proof_report(found_out)
     assert judged("corrupt-state", ("Double#2",), RIGHT, altered="x").holds  # what nobody gives out is not seen
 
 
@@ -126,7 +126,7 @@ def test_what_was_altered_is_that_of_the_fault():
         "", "there was nothing in A that could be altered", "the run was over before it; give a longer --for",
     ]  # fmt: skip
     waits = results(faults[:1], began[:1])
-    assert waits[0].not_injected.startswith("the run was over before anything came")
+    assert waits[0].not_injected.startswith("the run was over before anything arrived")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -94,7 +94,7 @@ def test_a_file():
         ('[[faults]]\nat = "5s"\nkind = "kill"\ntargets = ["Snik"]', "no operator or element is called Snik"),
         ('[[faults]]\nat = "5s"\nkind = "driver"\ntargets = ["Sink"]', "takes no targets"),
         ('[[faults]]\nat = "5s"\nkind = "slow"\ntargets = ["Sink"]\nshare = 2', "between 0 and 1"),
-        ('[[faults]]\nat = "5s"\nkind = "kill"\ntargets = ["Sink"]\nwhen = 1', "when means nothing here"),
+        ('[[faults]]\nat = "5s"\nkind = "kill"\ntargets = ["Sink"]\nwhen = 1', "unknown key when"),
         ('[[faults]]\nat = "5s"\nkind = "all"\ntargets = ["Sink"]', "all takes no targets"),
         ('[[faults]]\nat = "5s"\nkind = "several"\ntargets = ["Sink", "Sink"]', "needs two targets or more"),
         ('[[faults]]\nat = "5s"\nkind = "group"\ntargets = ["Sink"]', "Sink is in no HA group"),

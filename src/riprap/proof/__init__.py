@@ -1,1 +1,1 @@
-"""Proofs: real faults in a real run, and an oracle that knows nothing of how the run works. No Spark."""
+"""Proofs: real faults in a real run, and an oracle that shares no code with the runtime. No Spark."""

@@ -1,12 +1,12 @@
-"""The faults of a proof: one table, an entry for each kind, with what it does and what must hold after it.
+"""The faults of a proof: one table with an entry for each kind, what it does and what must hold after it.
 
-Each is done to real processes and real files, from outside, without telling the victim. An action is a generator: it
-does something, then yields what it waits for (seconds, or a condition that is looked at some twenty times a second),
-and goes on. So a fault that lasts needs no thread, and several can be under way at once. What it returns is why it was
-not done, or "": a fault that hit nothing proves nothing, so every kind finds out whether it was done.
+Each is injected into real processes and real files, from outside and unannounced. An action is a generator: it does
+something, then yields what it waits for (seconds, or a condition that is checked about twenty times a second), and
+continues. So a lasting fault needs no thread, and several can be in progress at once. It returns why it was not
+injected, or "": a fault that hit nothing proves nothing, so every kind checks whether it was injected.
 
 Fault model: whatever the kernel allows one process to do to another of the same user on this machine. Elements on other
-machines cannot be reached; the injector says so before it begins.
+machines cannot be reached; the injector reports that before it starts.
 """
 
 import ctypes
@@ -35,18 +35,18 @@ from riprap.runtime.coordination.element_states import WorkerState
 from riprap.runtime.kills import signal_to
 
 _PIDFD_GETFD = 438  # the system call's number, on every architecture
-_TRIES = 20  # to get hold of a checkpoint that is the newest
+_TRIES = 20  # to damage a checkpoint while it is the newest
 _LATE = 0.9  # of the time between two checkpoints
 _DOWN = (WorkerState.DOWN, WorkerState.STARTING, WorkerState.HANGING)
 
 
 class Victims(Protocol):
-    """The processes of a run, as they are now."""
+    """The current processes of a run."""
 
     directory: Path  # of the run
 
     def pid(self, pe: str) -> int:
-        """Of the element's current life."""
+        """The process id of the element's current incarnation."""
 
     def state(self, pe: str) -> WorkerState: ...
 
@@ -56,7 +56,7 @@ class Victims(Protocol):
         """The process id of the executor that hosts it."""
 
     def pids(self) -> list[int]:
-        """Of all elements."""
+        """The process ids of all elements."""
 
 
 Wait: TypeAlias = float | Callable[[], bool]
@@ -72,7 +72,7 @@ _GONE = "had no process any more"
 
 
 def _signal(victims: Victims, pes: Sequence[str], number: int) -> str:
-    """To elements; why not to all."""
+    """Send a signal to elements; returns why some did not get it."""
     return _missed([pe for pe in pes if not signal_to(victims.pid(pe), number)], _GONE)
 
 
@@ -83,10 +83,10 @@ def _kill(victims: Victims, fault: ScheduledFault) -> Action:
 
 
 def _late(victims: Victims, fault: ScheduledFault) -> bool:
-    """Whether the next checkpoint of each is about to be on disk: then most has to be worked out again.
+    """Whether the next checkpoint of each target is almost due: then the most work has to be repeated.
 
-    Told by when the last two came, both in this life: one that has just come back has much to work out as it is. Of an
-    element that has not two, any moment is as good.
+    This is estimated from the times of the last two, both of this incarnation: one that has just recovered repeats much
+    work anyway. For an element with fewer than two, any moment will do.
     """
     now = SYSTEM_CLOCK.now() / 1e6
     for pe in fault.targets:
@@ -98,8 +98,8 @@ def _late(victims: Victims, fault: ScheduledFault) -> bool:
                 continue
         if len(written) < 2:
             continue
-        (before, life), (last, _) = sorted(written)[-2:]
-        if life != victims.epoch(pe) or now - last < _LATE * (last - before):
+        (before, epoch), (last, _) = sorted(written)[-2:]
+        if epoch != victims.epoch(pe) or now - last < _LATE * (last - before):
             return False
     return True
 
@@ -125,7 +125,7 @@ def _hang(victims: Victims, fault: ScheduledFault) -> Action:
 
 
 def _slow(victims: Victims, fault: ScheduledFault) -> Action:
-    """Stopped and let go on in turn."""
+    """Stop and continue the processes in turn."""
     period, left = 0.4, fault.lasts / 1e6
     pids = [victims.pid(pe) for pe in fault.targets]
     missed = _signal(victims, fault.targets, signal.SIGSTOP)
@@ -153,11 +153,11 @@ def _executor(victims: Victims, fault: ScheduledFault) -> Action:
 def _driver(victims: Victims, fault: ScheduledFault) -> Action:
     done = signal_to(os.getpid(), signal.SIGKILL)
     yield 0.0
-    return DONE if done else "the driver lives on"
+    return DONE if done else "the driver is still alive"
 
 
 def _manifests(victims: Victims, pe: str) -> list[Path]:
-    """Of an element's checkpoints, the newest last."""
+    """The manifests of an element's checkpoints, newest last."""
     return sorted((victims.directory / "checkpoints" / quote(pe, safe="")).glob("*/*.manifest"))
 
 
@@ -181,9 +181,9 @@ def _has_checkpoint(victims: Victims, fault: ScheduledFault) -> bool:
 def _damage(how: Callable[[Path, np.random.Generator], None]) -> Callable[[Victims, ScheduledFault], Action]:
     def action(victims: Victims, fault: ScheduledFault) -> Action:
         draws = generator(fault.seed, "damage")
-        whole = [pe for pe in fault.targets if not _damaged(victims, pe, how, draws)]
+        undamaged = [pe for pe in fault.targets if not _damaged(victims, pe, how, draws)]
         missed = yield from _kill(victims, fault)
-        return _missed(whole, _NO_CHECKPOINT) or missed
+        return _missed(undamaged, _NO_CHECKPOINT) or missed
 
     return action
 
@@ -191,7 +191,7 @@ def _damage(how: Callable[[Path, np.random.Generator], None]) -> Callable[[Victi
 def _damaged(
     victims: Victims, pe: str, how: Callable[[Path, np.random.Generator], None], draws: np.random.Generator
 ) -> bool:
-    """Whether a file of the element's newest checkpoint was; it may delete one itself meanwhile."""
+    """Whether a file of the element's newest checkpoint was damaged; the element may delete one meanwhile."""
     for _ in range(_TRIES):
         file = _newest_part(victims, pe, draws)
         if file is None:
@@ -224,7 +224,7 @@ def _flip(file: Path, draws: np.random.Generator) -> None:
 
 
 def _disk_full(victims: Victims, fault: ScheduledFault) -> Action:
-    """No file of the process may grow: what the kernel answers to a write is what a used-up quota answers."""
+    """No file of the process may grow: writes fail as with an exhausted quota."""
     before: dict[int, tuple[int, int]] = {}
     missed = []
     for pe in fault.targets:
@@ -244,7 +244,7 @@ def _disk_full(victims: Victims, fault: ScheduledFault) -> Action:
 
 
 def _connection(victims: Victims, fault: ScheduledFault) -> Action:
-    """Shuts down the connections that the element has with other elements; all live on."""
+    """Shut down the connections of an element with other elements; all stay alive."""
     missed = []
     for pe in fault.targets:
         pid = victims.pid(pe)
@@ -266,9 +266,9 @@ def cut_connections(pid: int, others: Sequence[int]) -> int:
 
 
 def _connections(pid: int) -> Iterator[tuple[socket.socket, Any, Any]]:
-    """The connections of a process: the socket, shared with it while this is looked at, and both addresses.
+    """The connections of a process: the socket, shared with it during the iteration, and both addresses.
 
-    One that ends meanwhile has none left, and nobody has to cut them.
+    A process that ends meanwhile has none left to cut.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     try:
@@ -306,7 +306,7 @@ def _connections(pid: int) -> Iterator[tuple[socket.socket, Any, Any]]:
 
 
 def _corrupt(what: corruption.What) -> Callable[[Victims, ScheduledFault], Action]:
-    """One value in the element becomes another, and nobody is told: on request, the element does it to itself.
+    """Silently change one value in the element: on request, the element does it to itself.
 
     Whether it did is in the summary of the run (`verdict.results`).
     """
@@ -328,45 +328,45 @@ class FaultKind:
     holds: str  # what must hold after it, beyond what the plan promises of every fault
     demand: Demand
     action: Callable[[Victims, ScheduledFault], Action]
-    fatal: bool = True  # whether an element loses its state by it, and has to come back
-    local: bool = True  # whether it can be done in local mode
-    bounded: bool = True  # whether a plan's bound of recovery is about it
-    excused: bool = False  # rows behind what it hit may be lost or wrong: nothing was promised for this
+    fatal: bool = True  # whether an element loses its state by it, and has to recover
+    local: bool = True  # whether it is possible in local mode
+    bounded: bool = True  # whether a plan's recovery bound covers it
+    excused: bool = False  # rows downstream of it may be lost or wrong: no promise covers it
     ready: Callable[[Victims, ScheduledFault], bool] = lambda victims, fault: True  # the moment that it waits for
-    waits: str = ""  # why it was not done, where that moment did not come
+    waits: str = ""  # why it was not injected if that moment did not come
 
 
 KINDS: Mapping[str, FaultKind] = {
-    "kill": FaultKind("SIGKILL of an element", "it comes back, and others keep their processes", Demand(), _kill),
+    "kill": FaultKind("SIGKILL of an element", "it recovers, and others keep their processes", Demand(), _kill),
     "kill-again": FaultKind(
-        "SIGKILL, and again as soon as its next process has begun", "it comes back all the same", Demand(), _kill_again
+        "SIGKILL, and again as soon as its next process has started", "it still recovers", Demand(), _kill_again
     ),
     "kill-late": FaultKind(
         "SIGKILL just before the next checkpoint is on disk",
-        "it comes back, with as much to work out again as can be",
+        "it recovers, with as much work to repeat as possible",
         Demand(),
         _kill,
         ready=_late,
-        waits="was not about to have a checkpoint on disk",
+        waits="was not about to complete a checkpoint",
     ),
-    "several": FaultKind("SIGKILL of several elements at once", "all come back", Demand(targets=-1), _kill),
-    "all": FaultKind("SIGKILL of every element at once", "all come back", Demand(targets=ALL, drawn=False), _kill),
+    "several": FaultKind("SIGKILL of several elements at once", "all recover", Demand(targets=-1), _kill),
+    "all": FaultKind("SIGKILL of every element at once", "all recover", Demand(targets=ALL, drawn=False), _kill),
     "group": FaultKind(
         "SIGKILL of all replicas of an HA group at once",
-        "all come back; what only they had is lost",
+        "all recover; state and items that only they had are lost",
         Demand(targets=GROUP),
         _kill,
         excused=True,
     ),
     "hang": FaultKind(
-        "SIGSTOP, and SIGCONT when it has long been replaced",
-        "it is replaced, and does nothing more when it wakes up",
+        "SIGSTOP, and SIGCONT long after it was replaced",
+        "it is replaced, and does nothing when it continues",
         Demand(lasts=Duration(6_000_000)),
         _hang,
     ),
     "slow": FaultKind(
         "a quarter of a core for some seconds",
-        "nothing is lost: it is slow, and not dead",
+        "nothing is lost: it is slow, not dead",
         Demand(lasts=Duration(3_000_000)),
         _slow,
         fatal=False,
@@ -376,22 +376,22 @@ KINDS: Mapping[str, FaultKind] = {
     ),
     "driver": FaultKind(
         "SIGKILL of the driver, and a resume",
-        "the run goes on where it was",
+        "the run continues where it was",
         Demand(targets=0, drawn=False),
         _driver,
         bounded=False,  # Spark itself has to start again
     ),
     "checkpoint-deleted": FaultKind(
-        "a file of the newest checkpoint is gone, then SIGKILL",
-        "an older one serves",
+        "a file of the newest checkpoint is deleted, then SIGKILL",
+        "an older one is used",
         Demand(saved=True),
         _damage(_delete),
         ready=_has_checkpoint,
         waits=_NO_CHECKPOINT,
     ),
     "checkpoint-cut": FaultKind(
-        "a file of the newest checkpoint is cut, then SIGKILL",
-        "an older one serves",
+        "a file of the newest checkpoint is truncated, then SIGKILL",
+        "an older one is used",
         Demand(saved=True),
         _damage(_cut),
         ready=_has_checkpoint,
@@ -399,7 +399,7 @@ KINDS: Mapping[str, FaultKind] = {
     ),
     "checkpoint-flipped": FaultKind(
         "a bit of the newest checkpoint is flipped, then SIGKILL",
-        "an older one serves",
+        "an older one is used",
         Demand(saved=True),
         _damage(_flip),
         ready=_has_checkpoint,
@@ -407,30 +407,30 @@ KINDS: Mapping[str, FaultKind] = {
     ),
     "disk-full": FaultKind(
         "no file of an element can grow for some seconds",
-        "it waits and goes on, without dying",
+        "it waits and continues, without dying",
         Demand(lasts=Duration(3_000_000)),
         _disk_full,
         fatal=False,
     ),
     "corrupt-tuple": FaultKind(
-        "a bit of a tuple that comes to an element is another",
-        "nobody dies of it; what is wrong behind it is told",
+        "a bit of a tuple that arrives at an element is flipped",
+        "no element dies of it; wrong rows downstream are reported",
         Demand(drawn=False),
         _corrupt("tuple"),
         fatal=False,
         excused=True,
     ),
     "corrupt-state": FaultKind(
-        "a bit of an element's state is another",
-        "nobody dies of it; what is wrong behind it is told",
+        "a bit of an element's state is flipped",
+        "no element dies of it; wrong rows downstream are reported",
         Demand(drawn=False),
         _corrupt("state"),
         fatal=False,
         excused=True,
     ),
     "connection": FaultKind(
-        "the connections between an element and others are cut, and all live on",
-        "they are made again",
+        "the connections between an element and others are cut, and all stay alive",
+        "they are opened again",
         Demand(connected=True),
         _connection,
         fatal=False,

@@ -1,12 +1,12 @@
-"""Carries out a schedule in a running app, and measures from outside what came of it.
+"""Injects the faults of a schedule into a running app, and observes the recoveries from outside.
 
-It is the `watch` of a run: called some twenty times a second with the table of elements. What it does and sees goes to
-a file, a JSON object a line, flushed at once: so whoever goes on after the driver was killed knows what had been done.
+It is the `watch` of a run: called about twenty times a second with the table of elements. It writes its observations to
+a file, one JSON object per line, flushed at once, so that the next driver knows them if this one is killed.
 
     {"what": "began", "fault": 3, "at": …}        seconds of the wall clock
-    {"what": "restored", "fault": 3, "at": …}     every element that it killed has its state again
-    {"what": "running", "fault": 3, "at": …}      every element that it hit runs again; after a kill of the driver, all
-    {"what": "not injected", "fault": 3, "why": …}  it could not be done, or not all of it
+    {"what": "restored", "fault": 3, "at": …}     every killed element has restored its state
+    {"what": "running", "fault": 3, "at": …}      every target is running again; after a kill of the driver, all PEs
+    {"what": "not injected", "fault": 3, "why": …}  it was not injected, or not completely
 """
 
 import json
@@ -24,7 +24,7 @@ from riprap.proof.schedule import ScheduledFault
 from riprap.runtime.coordination.element_states import SystemState, WorkerState
 
 OBSERVATIONS = "faults.jsonl"
-RUN = "run"  # where the run's own directory is in that of a proof
+RUN = "run"  # the run's directory in that of the proof
 _HAS_STATE = (WorkerState.CATCHING_UP, WorkerState.RUNNING, WorkerState.ENDED)
 _TAKEN = ("began", "not injected")
 _OVER = "the run was over before it; give a longer --for"
@@ -32,16 +32,18 @@ _LOCAL = ("127.0.0.1", "localhost", "::1", "")
 
 
 class Injector:
-    """Goes on behind what an earlier driver has noted in the directory."""
+    """Continues after the observations of an earlier driver in the directory."""
 
     def __init__(self, schedule: Sequence[ScheduledFault], directory: Path, clock: Clock) -> None:
         self.directory = directory / RUN
         self._schedule, self._clock = schedule, clock
         past = read_observations(directory)
         self._next = 1 + max((entry["fault"] for entry in past if entry["what"] in _TAKEN), default=-1)
-        self._offset = max((entry["ran"] for entry in past), default=0.0)  # seconds that the run had run before
+        self._offset = max(
+            (entry["ran"] for entry in past), default=0.0
+        )  # seconds that the run had been running before
         self._path = directory / OBSERVATIONS
-        self._file: IO[str] | None = None  # made with the first line, and so not by a run that never began
+        self._file: IO[str] | None = None  # created with the first line, so not by a run that never started
         self._table: Mapping[str, Any] = {}
         self._since: float | None = None
         self._under_way: list[tuple[int, Action, Wait, float]] = []
@@ -69,7 +71,7 @@ class Injector:
     def pids(self) -> list[int]:
         return [int(status.pid) for status in self._table.values()]
 
-    # A look at the run ------------------------------------------------------------------------------------------------
+    # Observing the run ------------------------------------------------------------------------------------------------
 
     def __call__(self, state: SystemState, table: Sequence[Any]) -> None:
         now = self._clock.monotonic()
@@ -79,15 +81,15 @@ class Injector:
                 return
             self._since = now
         ran = self._ran = self._offset + now - self._since
-        self._look(ran)
-        self._go_on(now)
+        self._observe(ran)
+        self._continue(now)
         while self._next < len(self._schedule) and self._schedule[self._next].at / 1e6 <= ran:
             number, fault = self._next, self._schedule[self._next]
             if fault.targets and all(self.state(pe) is WorkerState.ENDED for pe in fault.targets):
                 self._next += 1
                 self._miss(number, f"{', '.join(fault.targets)} had ended before it")
                 continue
-            if self._in_its_way(fault):
+            if self._waits_for(fault):
                 return
             self._next += 1
             self._check_local(fault)
@@ -95,8 +97,8 @@ class Injector:
             self._note("began", number, ran)
             self._start(number, KINDS[fault.kind].action(self, fault), now)
 
-    def _in_its_way(self, fault: ScheduledFault) -> str:
-        """Why a fault that is due waits: one of an element that is down would be no fault. "": nothing."""
+    def _waits_for(self, fault: ScheduledFault) -> str:
+        """Why a due fault has to wait: it cannot hit an element that is down. "": it need not."""
         down = [pe for pe in fault.targets if is_down(self.state(pe))]
         if down:
             return f"{', '.join(down)} had no process until the run was over"
@@ -112,10 +114,11 @@ class Injector:
             host = self._table[pe].host
             if host not in _LOCAL and host not in (socket.gethostname(), os.environ.get("SPARK_LOCAL_IP", "")):
                 raise UsageError(
-                    f"{pe} runs on {host}, and only processes of this machine can be hurt: prove it locally"
+                    f"{pe} runs on {host}, and faults can only be injected into processes of this machine: "
+                    "prove it locally"
                 )
 
-    def _look(self, ran: float) -> None:
+    def _observe(self, ran: float) -> None:
         for number in list(self._hit):
             fatal = KINDS[self._schedule[number].kind].fatal
             back = all(
@@ -142,7 +145,7 @@ class Injector:
             if ended.value != DONE:
                 self._miss(number, ended.value)
 
-    def _go_on(self, now: float) -> None:
+    def _continue(self, now: float) -> None:
         waiting, self._under_way = self._under_way, []
         for number, action, wait, since in waiting:
             if wait() if callable(wait) else now - since >= wait:
@@ -158,33 +161,33 @@ class Injector:
         self._file.flush()
 
     def close(self) -> None:
-        """Lets go of what is still held, such as a stopped process, and notes what was not done."""
+        """End lasting faults, such as a stopped process, and record faults that were not injected."""
         for number, action, wait, _ in self._under_way:
             if callable(wait):
-                self._miss(number, "the run was over before all of it was done; give a longer --for")
-            elif wait == 0.0:  # it is over, and has only to say whether it was done
+                self._miss(number, "the run was over before it was completed; give a longer --for")
+            elif wait == 0.0:  # it has ended, and only its result is missing
                 self._start(number, action, 0.0)
             action.close()
         self._under_way = []
         for number in range(self._next, len(self._schedule)) if self._since is not None else ():
             fault = self._schedule[number]
             due = number == self._next and fault.at / 1e6 <= self._ran
-            self._miss(number, (self._in_its_way(fault) if due else "") or _OVER)
+            self._miss(number, (self._waits_for(fault) if due else "") or _OVER)
         self._next = len(self._schedule)
         if self._file is not None:
             self._file.close()
 
 
 def read_observations(directory: Path) -> list[dict[str, Any]]:
-    """What was noted, oldest first; the last line may have been cut by a kill."""
+    """The observations, oldest first; a kill may have truncated the last line."""
     try:
         lines = files.read_text(directory / OBSERVATIONS).splitlines()
     except FileNotFoundError:
         return []
-    found = []
+    observations = []
     for line in lines:
         try:
-            found.append(json.loads(line))
+            observations.append(json.loads(line))
         except ValueError:
             break
-    return found
+    return observations

@@ -1,13 +1,12 @@
-"""The oracle: what should have come out, what did, and the difference.
+"""The oracle: the expected output, the actual output, and the difference.
 
-It reads nothing but the inputs and the files of the sinks. What should have come out is what the engine gives in one
-process without faults; what did come out is read with pyarrow alone: segments of a persistent stream are Arrow streams
-behind eight bytes, and what a reader cannot parse at the end of the newest one was never finished. So nothing of the
-runtime, of recovery or of the summary's counting has a say in the verdict.
+It reads only the inputs and the files of the sinks. The expected output is what the engine emits in one process without
+faults. The actual output is read with pyarrow alone: segments of a persistent stream are Arrow streams after eight
+bytes, and an unparsable end of the newest one was never finished. So the verdict does not depend on the runtime, on
+recovery or on the summary's counts.
 
-Rows are known by their whole order key. *Lost*: a key that should be there and is not. *Doubled*: a key that is there
-more than once. *Wrong*: a key that should not be there, or with other values. *Order*: keys ascend, in each shard of a
-sink.
+The whole order key identifies a row. *Lost*: an expected key that is missing. *Doubled*: a key that occurs more than
+once. *Wrong*: an unexpected key, or one with other values. *Order*: keys ascend, in each shard of a sink.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,14 +29,14 @@ _MAGIC = 8  # bytes before the Arrow stream of a segment
 
 
 class SinkRows(NamedTuple):
-    """What came out at a sink, one shard behind the other."""
+    """The actual output at a sink, one shard after another."""
 
     rows: pa.Table
-    begins: tuple[int, ...] = ()  # of shards but the first: their first rows
+    begins: tuple[int, ...] = ()  # the first rows of all shards except the first
 
 
 class Differing(NamedTuple):
-    """Rows that are not as they should be: when each was due, microseconds of event time; ascending."""
+    """Rows that differ from the expected ones: their event times in microseconds, ascending."""
 
     lost: np.ndarray
     wrong: np.ndarray
@@ -45,7 +44,7 @@ class Differing(NamedTuple):
 
 @dataclass(frozen=True)
 class SinkVerdict:
-    """One sink against what it should have."""
+    """One sink, compared with its expected output."""
 
     expected: int
     found: int
@@ -60,7 +59,7 @@ class SinkVerdict:
 
 
 def expected_rows(graph: Graph, inputs: Mapping[str, Path]) -> dict[str, pa.Table]:
-    """What each sink gets without faults."""
+    """The output of each sink without faults."""
     engine = Engine(graph)
     feeds = {source.name: _input(source, inputs[source.name]) for source in graph.sources}
     batches: dict[str, list[pa.RecordBatch]] = {sink.name: [] for sink in graph.sinks}
@@ -79,14 +78,14 @@ def _input(source: Source, path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def found_rows(sink: Path, schema: pa.Schema) -> SinkRows:
-    """What is in the directory of a sink's persistent stream, or in those of its shards, in the order of the files."""
+    """The rows in a sink's persistent stream, or in those of its shards, in the order of the files."""
     shards = [_plain(list(_stored(folder)), schema) for folder in streams_of(sink)]
     begins = np.cumsum([shard.num_rows for shard in shards])[:-1]
     return SinkRows(pa.concat_tables(shards or [_plain([], schema)]).combine_chunks(), tuple(begins.tolist()))
 
 
 def streams_of(sink: Path) -> list[Path]:
-    """The directories of a sink's persistent streams: one for each shard, or its own; none if nothing ever came."""
+    """The directories of a sink's persistent streams: one per shard, or its own; none if nothing was written."""
     if not sink.exists():
         return []
     shards = [path for path in sink.iterdir() if path.is_dir() and (path / "stream.json").exists()]
@@ -120,7 +119,7 @@ def _plain(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
 
 
 def compare(expected: pa.Table, found: pa.Table) -> SinkVerdict:
-    """Of a sink with one shard."""
+    """The verdict on a sink with one shard."""
     return difference(expected, SinkRows(found))[0]
 
 
@@ -130,7 +129,7 @@ def difference(expected: pa.Table, found: SinkRows) -> tuple[SinkVerdict, Differ
     wanted, got = _numbered(expected, keys), _numbered(rows, keys)
     first, doubled = _first_of_each(got, keys)
     lost = wanted.join(first, keys, join_type="left anti")
-    strange = first.join(wanted, keys, join_type="left anti")
+    unexpected = first.join(wanted, keys, join_type="left anti")
     both = wanted.join(first, keys, join_type="inner", right_suffix="_found")
     left = expected.take(both.column("_row"))
     right = rows.take(both.column("_row_found"))
@@ -138,7 +137,7 @@ def difference(expected: pa.Table, found: SinkRows) -> tuple[SinkVerdict, Differ
     for name in expected.schema.names:
         if name not in keys:
             differs |= _differs(left.column(name), right.column(name))
-    wrong = np.concatenate([_due(strange), _due(both)[differs]])
+    wrong = np.concatenate([_due(unexpected), _due(both)[differs]])
     verdict = SinkVerdict(
         expected.num_rows, rows.num_rows, lost.num_rows, doubled, len(wrong), _ascends(rows, keys, found.begins)
     )
@@ -150,7 +149,7 @@ def _due(numbered: pa.Table) -> np.ndarray:
 
 
 def _numbered(table: pa.Table, keys: list[str]) -> pa.Table:
-    """The keys as whole numbers, and the row of each."""
+    """The keys as integers, with row numbers."""
     columns = {name: table.column(name).cast(pa.int64()) for name in keys}
     return pa.table({**columns, "_row": pa.array(np.arange(table.num_rows))})
 
@@ -161,7 +160,7 @@ def _first_of_each(numbered: pa.Table, keys: list[str]) -> tuple[pa.Table, int]:
 
 
 def _ascends(table: pa.Table, keys: list[str], begins: tuple[int, ...]) -> bool:
-    """Whether the whole key rises from row to row, but where another shard begins."""
+    """Whether the whole key increases from row to row, except at the start of another shard."""
     if table.num_rows < 2:
         return True
     undecided = np.ones(table.num_rows - 1, bool)

@@ -1,13 +1,12 @@
-"""What was predicted of each fault, to stand beside what was measured; and how the two agree over all of them.
+"""Predictions for each fault, to be compared with the measurements; and their agreement over all faults.
 
-Of a fault that kills: how long what it hit takes, in the worst case, to work out again what it had lost. That is L(v)
-of the planner's model (`planner.model`), with T(v) the whole interval between checkpoints: whoever keeps up with its
-input takes no longer for that. Where a profile says how fast operators work and how long catching up takes however
-little there is (`caught_up`), T(v) is the work of that interval at the rate of this run, and catching up comes on top;
-so does the time that a process takes to be started again and to restore (`restart`). Without a profile L(v) stands
-beside the measured time from when the element had its state again.
+For a fault that kills: the longest time in which its targets recompute what they lost. That is L(v) of the planner's
+model (`planner.model`), with T(v) the whole interval between checkpoints: an element that keeps up with its input needs
+no longer. If a profile gives the speed of operators and the minimum time to catch up (`caught_up`), T(v) is the work of
+that interval at the rate of this run, plus the time to catch up, plus the time to restart a process and restore
+its state (`restart`). Without a profile, L(v) is compared with the measured time since the state was restored.
 
-Of a sink: rows that are lost. None where everything that leads to it is exactly once; elsewhere nothing is predicted.
+For a sink: lost rows. None if all upstream elements are exactly once; else there is no prediction.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -27,13 +26,13 @@ from riprap.protocols.recompute import EVERY
 
 @dataclass(frozen=True)
 class Predictions:
-    """`recovery`: by element, seconds in the worst case; None: nothing predicts it."""
+    """`recovery`: by element, seconds in the worst case; None: not predicted."""
 
     recovery: Mapping[str, float | None]
-    restart: float | None = None  # seconds until a process is there again and has its state; None: not known
+    restart: float | None = None  # seconds until a new process has restored the state; None: unknown
 
     def of(self, fault: ScheduledFault) -> float | None:
-        """Seconds until what the fault hit has worked out again what it lost, without the time of a restart."""
+        """Seconds until the targets have recomputed what they lost, without the time of a restart."""
         if not KINDS[fault.kind].fatal or not fault.targets:
             return None
         times = [self.recovery.get(pe) for pe in fault.targets]
@@ -50,10 +49,10 @@ def predictions(
     caught_up: Duration | None = None,
     paces: Mapping[str, float] | None = None,
 ) -> Predictions:
-    """`hosts`: the elements of each operator. An element takes as long as the slowest operator in it. `paces`: seconds
-    of work of an operator per second of this run, if known beside `caught_up`.
+    """`hosts`: the elements of each operator. An element takes as long as its slowest operator. `paces`: seconds of
+    work of an operator per second of this run, if known along with `caught_up`.
 
-    Only those of `exact` work out again what they lost, from checkpoints; of others, and of those that are never saved
+    Only `exact` elements recompute what they lost, from checkpoints. For others, and for those that are never saved
     and replay their whole history, nothing is predicted.
     """
     known = {}
@@ -67,19 +66,19 @@ def predictions(
     topology = topology_of(graph, known, estimate="worst")
     backups = np.array([graph[name].annotations.backup for name in topology.tasks])
     latency = effect(topology, backups).latency
-    found: dict[str, float | None] = {}
+    recovery: dict[str, float | None] = {}
     for task, name in enumerate(topology.tasks):
         time = None if latency[task] >= NEVER else (int(latency[task]) + (caught_up or 0)) / 1e6
         for pe in hosts[name]:
-            before = found.get(pe, 0.0)
+            before = recovery.get(pe, 0.0)
             unknown = time is None or before is None or pe not in exact or pe in unsaved
-            found[pe] = None if unknown else max(time, before)  # type: ignore[type-var]
-    return Predictions(found, None if restart is None else restart / 1e6)
+            recovery[pe] = None if unknown else max(time, before)  # type: ignore[type-var]
+    return Predictions(recovery, None if restart is None else restart / 1e6)
 
 
 def paces_at(profiles: Mapping[str, TaskProfile], rate: Mapping[str, float]) -> dict[str, float]:
-    """Seconds of work per second of a run whose sources bring so many tuples a second; those of profiles are at the
-    rate of the recorded data."""
+    """Seconds of work per second of a run with these source rates (tuples per second). Profiles are at the rate of the
+    recorded data."""
     known = {name: profiles[name].output for name in rate if name in profiles}
     times = max((rate[name] / output for name, output in known.items() if output), default=1.0)
     return {name: profile.pace * times for name, profile in profiles.items() if profile.output is not None}
@@ -87,17 +86,17 @@ def paces_at(profiles: Mapping[str, TaskProfile], rate: Mapping[str, float]) -> 
 
 @dataclass(frozen=True)
 class PredictionAgreement:
-    """Of faults with both numbers."""
+    """Over the faults with both numbers."""
 
     faults: int
-    within: int  # measured at most what was predicted
+    within: int  # measured at most as predicted
     most: float  # the largest ratio of measured to predicted
     rmse: float  # seconds
-    rank: float | None  # Spearman's correlation over the elements' medians; None: fewer than three, or all alike
+    rank: float | None  # Spearman's correlation over the elements' medians; None: fewer than three, or all equal
 
 
 def agreement(pairs: Sequence[tuple[str, float, float]]) -> PredictionAgreement | None:
-    """Of (element, predicted, measured), in seconds; None: there are none."""
+    """From (element, predicted, measured), in seconds; None: no pairs."""
     if not pairs:
         return None
     predicted, measured = (np.array([pair[at] for pair in pairs]) for at in (1, 2))

@@ -1,4 +1,4 @@
-"""How good the output of a hurt run is: the user's output score function over what came out, and over what should have.
+"""The quality of a run's output under faults: the user's output score function over the actual and expected output.
 
 The functions are those of an assessment (`docs/reference/assess.md`). Rows that were doubled count twice; the order
 does not count.
@@ -15,7 +15,7 @@ from riprap.faults.scoring import Score
 
 @dataclass(frozen=True)
 class Quality:
-    """Of one sink."""
+    """The quality at one sink."""
 
     function: str
     expected: float  # without faults
@@ -23,7 +23,7 @@ class Quality:
 
     @property
     def share(self) -> float | None:
-        """What was found over what was expected; None where nothing can be divided by."""
+        """Found divided by expected; None if the expected score is 0."""
         if self.found == self.expected:
             return 1.0
         return self.found / self.expected if self.expected else None
@@ -35,7 +35,7 @@ class Quality:
 def qualities(
     scores: Mapping[str, Score], expected: Mapping[str, pa.Table], found: Mapping[str, pa.Table]
 ) -> dict[str, Quality]:
-    """By sink that has a score."""
+    """By sink with a score."""
     return {
         name: Quality(score.text, _scored(score, expected[name]), _scored(score, found[name]))
         for name, score in scores.items()

@@ -1,10 +1,10 @@
-"""What happens when in a proof: drawn from a seed, or listed in a file.
+"""The schedule of a proof: faults with their times, drawn from a seed or read from a file.
 
-A schedule file is TOML, a table for each fault; times count from when the run is running:
+A schedule file is TOML, with a table for each fault; times count from when the run is running:
 
     [[faults]]
     at = "10s"
-    kind = "hang"              # one of the table in `faults.py`
+    kind = "hang"              # one of `KINDS` in `fault_kinds.py`
     targets = ["Aggregator"]   # operators or elements; not for kinds that have none
     lasts = "6s"               # for kinds that last
     share = 0.25               # slow: the share of a core that is left
@@ -29,13 +29,13 @@ _KEYS = ("at", "kind", "targets", "lasts", "share")
 
 @dataclass(frozen=True)
 class Demand:
-    """What a kind of fault needs to be drawn or written down."""
+    """What a kind of fault requires."""
 
-    targets: int = 1  # how many elements: 0 for those that have none, -1 for any number from 2 on, ALL, GROUP
-    lasts: Duration = NO_TIME  # how long, by default
+    targets: int = 1  # number of elements: 0 for none, -1 for two or more, ALL, GROUP
+    lasts: Duration = NO_TIME  # the default duration
     drawn: bool = True  # whether a seed may choose it
-    saved: bool = False  # only of elements that have checkpoints
-    connected: bool = False  # only of elements that have connections with others
+    saved: bool = False  # only for elements with checkpoints
+    connected: bool = False  # only for elements with connections to others
 
 
 @dataclass(frozen=True)
@@ -47,25 +47,25 @@ class ScheduledFault:
     targets: tuple[str, ...] = ()  # ids of elements
     lasts: Duration = NO_TIME
     share: float = 0.25
-    seed: int = 0  # of what the fault itself draws: which byte, which file
+    seed: int = 0  # of the fault's own choices: which byte, which file
 
     def __str__(self) -> str:
-        whom = f" {', '.join(self.targets)}" if self.targets else ""
-        return f"{self.kind}{whom} at {self.at / 1e6:.1f} s"
+        targets = f" {', '.join(self.targets)}" if self.targets else ""
+        return f"{self.kind}{targets} at {self.at / 1e6:.1f} s"
 
 
 @dataclass(frozen=True)
 class Choices:
-    """Of what a schedule is made in one run: the elements, by operator, and the kinds of faults that can be done."""
+    """What a schedule can use in one run: the elements, by operator, and the possible kinds of faults."""
 
     elements: Mapping[str, tuple[str, ...]]  # operator → ids of the elements that host it
     demands: Mapping[str, Demand] = field(default_factory=dict)  # by kind
     groups: tuple[tuple[str, ...], ...] = ()  # elements of all replicas, of each HA group
-    unsaved: frozenset[str] = frozenset()  # elements that have no checkpoints
-    unconnected: frozenset[str] = frozenset()  # elements that have no connections with others
+    unsaved: frozenset[str] = frozenset()  # elements without checkpoints
+    unconnected: frozenset[str] = frozenset()  # elements without connections to others
 
     def of(self, demand: Demand) -> tuple[str, ...]:
-        """The elements that a seed may choose for it: a fault that cannot be done would prove nothing."""
+        """The possible targets: a fault that cannot be injected would prove nothing."""
         without = self.unsaved if demand.saved else self.unconnected if demand.connected else frozenset[str]()
         return tuple(id_ for id_ in self.ids if id_ not in without)
 
@@ -74,15 +74,15 @@ class Choices:
         return tuple(dict.fromkeys(id_ for ids in self.elements.values() for id_ in ids))
 
 
-EVERY, SETTLE = 5.0, 4.0  # seconds between drawn faults, and before the first and behind the last
+EVERY, SETTLE = 5.0, 4.0  # seconds between drawn faults, and before the first and after the last
 
 
 def draw(
     choices: Choices, seconds: float, seed: int, *, every: float = EVERY, settle: float = SETTLE
 ) -> tuple[ScheduledFault, ...]:
-    """Faults every few seconds, the first after `settle` seconds and none in the last: each has time to be over."""
+    """Faults every few seconds, none in the first and the last `settle` seconds, so that each can be recovered from."""
     if not every >= 1:
-        raise UsageError(f"--every {every:g}s: faults need 1s or more, so that what they hit can come back in between")
+        raise UsageError(f"--every {every:g}s: write 1s or more, so that elements can recover between faults")
     kinds = sorted(kind for kind, demand in choices.demands.items() if demand.drawn and choices.of(demand))
     count = int((seconds - 2 * settle) // every) + 1 if seconds >= 2 * settle else 0
     if not kinds or count < 1:
@@ -108,7 +108,7 @@ def draw(
 
 
 def read_schedule(path: Path | str, choices: Choices, seconds: float = math.inf) -> tuple[ScheduledFault, ...]:
-    """The faults of a file. Each has to come within the `seconds` of a run: one after its end would prove nothing."""
+    """The faults of a file. Each must lie within the `seconds` of a run: one after its end would prove nothing."""
     text = read_text(path, "schedule", kind=PlanError)
     try:
         return parse_schedule(text, choices, seconds)
@@ -126,7 +126,7 @@ def parse_schedule(text: str, choices: Choices, seconds: float = math.inf) -> tu
         if fault.at >= seconds * 1e6:
             raise PlanError(
                 f"fault {number}: at = {show_duration(fault.at)}, and the run lasts "
-                f"{show_duration(round(seconds * 1e6))}: let it come sooner, or give a longer --for"
+                f"{show_duration(round(seconds * 1e6))}: inject it sooner, or give a longer --for"
             )
     return tuple(sorted(faults, key=_at))
 
@@ -139,7 +139,7 @@ def _fault(number: int, entry: Mapping[str, Any], choices: Choices) -> Scheduled
     where = f"fault {number}"
     for key in entry:
         if key not in _KEYS:
-            raise PlanError(f"{where}: {key} means nothing here; there are {known(_KEYS, key)}")
+            raise PlanError(f"{where}: unknown key {key}; there are {known(_KEYS, key)}")
     kind = entry.get("kind")
     if not isinstance(kind, str) or kind not in choices.demands:
         raise PlanError(f"{where}: kind = {shortened(kind)}; there are {known(choices.demands, kind)}")
@@ -166,12 +166,12 @@ def _targets(entry: Mapping[str, Any], demand: Demand, where: str, choices: Choi
     named = entry.get("targets", [])
     if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
         raise PlanError(f'{where}: targets = {shortened(named)}; write a list of operators, as in ["Aggregator"]')
-    found: list[str] = []
+    elements: list[str] = []
     for name in named:
         hosting: Sequence[str] = choices.elements.get(name, (name,) if name in choices.ids else ())
         if not hosting:
             raise PlanError(f"{where}: no operator or element is called {name}; there are {known(choices.ids, name)}")
-        found += hosting
+        elements += hosting
     if demand.targets in (0, ALL) and named:
         raise PlanError(f"{where}: {entry['kind']} takes no targets; leave them out")
     if demand.targets == ALL:
@@ -179,17 +179,15 @@ def _targets(entry: Mapping[str, Any], demand: Demand, where: str, choices: Choi
     if demand.targets != 0 and not named:
         raise PlanError(f'{where}: {entry["kind"]} needs targets, as in targets = ["{choices.ids[0]}"]')
     if demand.targets == GROUP:
-        hit = [group for group in choices.groups if set(group) & set(found)]
+        hit = [group for group in choices.groups if set(group) & set(elements)]
         if not hit:
-            raise PlanError(f"{where}: {', '.join(named)} is in no HA group; name an operator of one, or take kill")
-        found = [pe for group in hit for pe in group]
-    chosen = tuple(dict.fromkeys(found))
+            raise PlanError(f"{where}: {', '.join(named)} is in no HA group; name an operator of one, or use kill")
+        elements = [pe for group in hit for pe in group]
+    chosen = tuple(dict.fromkeys(elements))
     unfit = [pe for pe in chosen if pe not in choices.of(demand)]
     if unfit:
         what = "checkpoints" if demand.saved else "connections with other elements"
-        raise PlanError(
-            f"{where}: {entry['kind']} is of elements that have {what}, and {unfit[0]} has none; leave it out"
-        )
+        raise PlanError(f"{where}: {entry['kind']} needs elements with {what}, and {unfit[0]} has none; leave it out")
     if demand.targets == -1 and len(chosen) < 2 <= len(choices.ids):
-        raise PlanError(f"{where}: {entry['kind']} needs two targets or more; give another one, or take kill")
+        raise PlanError(f"{where}: {entry['kind']} needs two targets or more; add one, or use kill")
     return chosen

@@ -1,18 +1,18 @@
-"""The verdict of a proof: what the plan promised, what was measured, and which promise broke.
+"""The verdict of a proof: what the plan promised, what was measured, and which promises were broken.
 
-Promises, by what the run says of its elements and what the plan says of itself:
+Promises, from the delivery guarantees of the run's elements and from the plan:
 
-    every fault   it was done, and the elements that it hit run again
-    recovery R    from the fault until they do: at most R (where there is a bound; of a driver nothing is said)
-    exactly once  at a sink that only exactly-once elements lead to: nothing lost, doubled or wrong, in order; also
-                  behind copies of which one was always left, and behind groups that tell of themselves that they lose
-                  nothing while a full replica lives, and had one, where no other element was hit
-    no secrets    of a copy that was corrupted somebody is told, if a sink shows it
-    with gaps     at any other sink, unless one element is "at least once": nothing doubled, in order but for late rows
-    true counts   the summary's number of tuples of an exact sink is what is in its stream
+    every fault   it was injected, and the elements that it hit are running again
+    recovery R    from the fault until they are: at most R (if the plan has a bound; not for a killed driver)
+    exactly once  at a sink whose upstream elements are all exactly once: nothing lost, doubled or wrong, in order. Also
+                  behind copies if one was always left, and behind groups that lose nothing while a full replica lives,
+                  if one always did and no other element was hit
+    no secrets    a corrupted copy is reported, if a sink shows it
+    with gaps     at any other sink, unless an element is "at least once": nothing doubled, in order but for late rows
+    true counts   the summary's number of tuples of an exact sink equals the rows in its stream
 
-Of some faults nobody promised anything, as of the death of all replicas of a group: behind them rows may be lost or
-wrong, and are told, and so they are behind a corruption; twice or out of order they may not be.
+Some faults carry no promise, such as the death of all replicas of a group, or a corruption: rows downstream may be lost
+or wrong, and are reported, but they must not be doubled or out of order.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -28,51 +28,51 @@ from riprap.proof.prediction import PredictionAgreement, Predictions, agreement
 from riprap.proof.quality import Quality
 from riprap.proof.schedule import ScheduledFault
 
-EXACTLY = "exactly once"  # as a run says it of its elements
+EXACTLY = "exactly once"  # as in a run's summary
 NOT_INJECTED = "the fault was not injected"
 
 
 @dataclass(frozen=True)
 class FaultResult:
-    """One fault, and what came of it. Instants are seconds of the wall clock."""
+    """One fault and its outcome. Instants are seconds of the wall clock."""
 
     fault: ScheduledFault
     began: float | None  # None: the run was over before
-    running: float | None  # when what it hit ran again; None: it never did
-    restored: float | None = None  # when what it killed had its state again
-    predicted: float | None = None  # seconds from there until it has caught up, at most; None: nothing predicts it
-    predicted_restart: float | None = None  # seconds until it has its state again
-    ran: float | None = None  # when it began, in seconds of the run
-    foreseen: FaultEffect | None = None  # on the output, by an assessment and the model
+    running: float | None  # when its targets were running again; None: never
+    restored: float | None = None  # when the killed elements had restored their state
+    predicted: float | None = None  # the longest time to catch up after that, in seconds; None: not predicted
+    predicted_restart: float | None = None  # seconds until the state is restored
+    ran: float | None = None  # when it was injected, in seconds of the run
+    predicted_effect: FaultEffect | None = None  # on the output, by an assessment and the model
     effect: FaultEffect | None = None  # as measured
-    altered: str | None = None  # of a corruption: the attribute that it struck; "": there was nothing to strike
-    driverless: float = 0.0  # seconds of its recovery in which a driver that was killed after it was not back
-    not_injected: str = ""  # why it could not be done, or not all of it
+    altered: str | None = None  # of a corruption: the attribute that was altered; "": nothing could be altered
+    driverless: float = 0.0  # seconds of its recovery without a driver, which a later fault had killed
+    not_injected: str = ""  # why it was not injected, or not completely
 
     @property
     def restart(self) -> float | None:
-        """Seconds until what it killed had its state again: detection, a process, the checkpoint."""
+        """Seconds until the killed elements had restored their state: detection, restart, restore."""
         return None if self.began is None or self.restored is None else self.restored - self.began
 
     @property
     def caught_up(self) -> float | None:
-        """Seconds from then until it had worked out again what it lost; None as well if the driver died meanwhile."""
+        """Seconds from then until they had caught up; None also if the driver died meanwhile."""
         if self.running is None or self.restored is None or self.driverless:
             return None
         return max(self.running - self.restored, 0.0)
 
     @property
     def promised(self) -> float | None:
-        """Seconds that the whole recovery was predicted to take at most; None: some part is not known."""
+        """The predicted longest recovery in seconds; None: a part of it is unknown."""
         if self.predicted is None or self.predicted_restart is None:
             return None
         return self.predicted + self.predicted_restart
 
     @property
     def latency(self) -> float | None:
-        """Seconds from the fault until what it hit ran again, without the time that a fault itself lasts.
+        """Seconds from the fault until its targets were running again, without the duration of the fault itself.
 
-        Nor with that in which a driver was away that another fault killed: no bound is about it.
+        Time without a driver, which another fault had killed, does not count either: no bound covers it.
         """
         if self.began is None or self.running is None:
             return None
@@ -80,7 +80,7 @@ class FaultResult:
         return max(self.running - self.began - self.driverless - lasting, 0.0)
 
     def misses(self, bound: Duration | None) -> bool:
-        """Whether it took longer than was promised."""
+        """Whether the recovery took longer than promised."""
         if bound is None or self.latency is None or not KINDS[self.fault.kind].bounded:
             return False
         return self.latency > bound / 1e6
@@ -88,7 +88,7 @@ class FaultResult:
 
 @dataclass(frozen=True)
 class Proof:
-    """Everything that the page shows, and `--json` prints."""
+    """Everything that the report shows and `--json` prints."""
 
     app: str
     seed: int
@@ -99,7 +99,7 @@ class Proof:
     broken: tuple[str, ...]  # promises that did not hold, a sentence each
     summary: Mapping[str, Any]
     agreement: PredictionAgreement | None = None  # of predicted and measured recoveries
-    scores: Mapping[str, Quality] = field(default_factory=dict)  # by sink that was given an output score function
+    scores: Mapping[str, Quality] = field(default_factory=dict)  # by sink with an output score function
     orders: Mapping[str, float | None] = field(default_factory=dict)  # rank correlations of predicted and measured
 
     @property
@@ -108,9 +108,9 @@ class Proof:
 
     @property
     def worst_first(self) -> tuple[FaultResult, ...]:
-        """The faults that were: what never came back, what came too late, what harmed the output most, the slowest.
+        """The injected faults: without a recovery, recovered too late, most harmful to the output, slowest.
 
-        Of those that a bound is about: the others, as the driver's, come behind them.
+        Faults that no bound covers, such as the driver's, come after those that one does.
         """
 
         def badness(result: FaultResult) -> tuple[bool, bool, float, bool, float]:
@@ -127,19 +127,21 @@ class Proof:
             done = len(self.faults)
             return f"This plan holds: {done} fault{'s' * (done != 1)}, and every promise was kept.{self._excused}"
         more = f" ({len(self.broken) - 1} more)" if len(self.broken) > 1 else ""
-        if self.broken[0].startswith(NOT_INJECTED):  # they stand behind every promise that broke
+        if self.broken[0].startswith(NOT_INJECTED):  # these come after all broken promises
             return f"This is no proof: {self.broken[0]}{more}"
         return f"This plan does not hold: {self.broken[0]}{more}"
 
     @property
-    def found_out(self) -> tuple[str, ...]:
-        """Which copies were seen to give out other things than others did."""
-        told = {name: len(each["differences"]) for name, each in self.summary.get("copies", {}).items()}
-        return tuple(f"Copies of {name} differed in {count} s of event time." for name, count in told.items() if count)
+    def detected_differences(self) -> tuple[str, ...]:
+        """Sentences on copies whose output differed from that of others."""
+        seconds = {name: len(copies["differences"]) for name, copies in self.summary.get("copies", {}).items()}
+        return tuple(
+            f"Copies of {name} differed in {count} s of event time." for name, count in seconds.items() if count
+        )
 
     @property
     def _excused(self) -> str:
-        """What was harmed and nobody had promised: a plan that holds may still lose rows."""
+        """Harm that no promise covers: a plan that holds may still lose rows."""
         harmed = {name: sink.lost + sink.wrong for name, sink in self.sinks.items() if sink.lost + sink.wrong}
         if not harmed:
             return ""
@@ -174,7 +176,7 @@ class Proof:
                         "restart": result.predicted_restart,
                         "caught_up": result.predicted,
                         "latency": result.promised,
-                        "effect": None if result.foreseen is None else result.foreseen.as_json(),
+                        "effect": None if result.predicted_effect is None else result.predicted_effect.as_json(),
                     },
                     "effect": None if result.effect is None else result.effect.as_json(),
                     **({} if result.altered is None else {"altered": result.altered or None}),
@@ -202,7 +204,7 @@ def results(
     predicted: Predictions | None = None,
     corruptions: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[FaultResult, ...]:
-    """`corruptions`: what elements say that they altered, as in the summary of a run."""
+    """`corruptions`: the alterations that elements reported, as in the summary of a run."""
 
     def when(what: str, number: int) -> float | None:
         return next((e["at"] for e in observations if e["what"] == what and e["fault"] == number), None)
@@ -233,21 +235,21 @@ def results(
 def _not_injected(
     number: int, fault: ScheduledFault, observations: Sequence[Mapping[str, Any]], altered: str | None
 ) -> str:
-    """Why a fault was not done; "": it was. Of a corruption the element tells it."""
+    """Why a fault was not injected; "": it was. The element itself reports a corruption."""
     noted = next((e["why"] for e in observations if e["what"] == "not injected" and e["fault"] == number), "")
     if noted:
         return str(noted)
     if not any(e["what"] == "began" and e["fault"] == number for e in observations):
         return "the run was over before it; give a longer --for"
     if fault.kind.startswith("corrupt") and altered is None:
-        return "the run was over before anything came that could be altered; give a longer --for"
+        return "the run was over before anything arrived that could be altered; give a longer --for"
     if fault.kind.startswith("corrupt") and not altered:
         return f"there was nothing in {', '.join(fault.targets)} that could be altered"
     return ""
 
 
 def _without(began: float | None, running: float | None, drivers: Sequence[tuple[float | None, float | None]]) -> float:
-    """Seconds between two moments in which drivers that were killed there were not back."""
+    """Seconds between two moments without a driver, because one was killed in between."""
     if began is None or running is None:
         return 0.0
     return sum(
@@ -258,12 +260,12 @@ def _without(began: float | None, running: float | None, drivers: Sequence[tuple
 
 
 def _altered(fault: ScheduledFault, began: float | None, corruptions: Sequence[Mapping[str, Any]]) -> str | None:
-    """By the first alteration that the element tells of from the fault on; None: it is none, or nothing was told."""
+    """The first alteration that the element reported after the fault; None: not a corruption, or none reported."""
     kind, _, what = fault.kind.partition("-")
     if kind != "corrupt" or began is None:
         return None
-    told = [e for e in corruptions if e["pe"] in fault.targets and e["what"] == what and e["at"] / 1e6 >= began]
-    return None if not told else told[0]["column"] or ""
+    reported = [e for e in corruptions if e["pe"] in fault.targets and e["what"] == what and e["at"] / 1e6 >= began]
+    return None if not reported else reported[0]["column"] or ""
 
 
 def promises(
@@ -274,36 +276,38 @@ def promises(
     *,
     resumed: bool = False,
 ) -> dict[str, str]:
-    """By sink, what holds of all elements that lead to it. `hosts`: the elements of each operator.
+    """By sink, the guarantee of all upstream elements together. `hosts`: the elements of each operator.
 
-    Where operators run in copies, or in groups that promise it, one of them may die and nothing is lost; other elements
-    count if they were `hit`, or died of themselves. `resumed`: all of them were gone at once.
+    If operators run in copies, or in groups that promise it, one replica may die without a loss; other elements count
+    only if they were `hit` or died by themselves. `resumed`: all of them were down at once.
     """
-    replicated = any(str(told["delivery"]).startswith(f"{EXACTLY}, while") for told in summary["pes"].values())
+    replicated = any(str(pe["delivery"]).startswith(f"{EXACTLY}, while") for pe in summary["pes"].values())
     spared = replicated and not resumed and not any(copies["tainted"] for copies in summary.get("copies", {}).values())
-    failed = {pe for group in summary.get("groups", {}).values() if _gave_out(group) for pe in _members(group)}
+    failed = {pe for group in summary.get("groups", {}).values() if _lacked_replica(group) for pe in _members(group)}
 
     def delivery(pe: str) -> str:
-        told = summary["pes"][pe]
-        words = str(told["delivery"])
-        if words == EXACTLY or not spared or pe in failed:
-            return words
-        return EXACTLY if words.startswith(EXACTLY) or not (told["restarts"] or pe in hit) else words
+        status = summary["pes"][pe]
+        guarantee = str(status["delivery"])
+        if guarantee == EXACTLY or not spared or pe in failed:
+            return guarantee
+        return EXACTLY if guarantee.startswith(EXACTLY) or not (status["restarts"] or pe in hit) else guarantee
 
-    found = {}
+    promised = {}
     for sink in graph.sinks:
         deliveries = {delivery(pe) for name in _upstream(graph, sink.name) for pe in hosts[name]}
         if deliveries == {EXACTLY}:
-            found[sink.name] = EXACTLY
+            promised[sink.name] = EXACTLY
         else:
-            careless = any(text.startswith("at least once") for text in deliveries)
-            found[sink.name] = "at least once" if careless else "with gaps"
-    return found
+            repeats = any(text.startswith("at least once") for text in deliveries)
+            promised[sink.name] = "at least once" if repeats else "with gaps"
+    return promised
 
 
-def _gave_out(group: Mapping[str, Any]) -> bool:
+def _lacked_replica(group: Mapping[str, Any]) -> bool:
     """Whether an HA group was ever without a full replica."""
-    return bool(group["tainted"]) or any(each["tainted"] or each["to"] is None for each in group["failovers"])
+    return bool(group["tainted"]) or any(
+        failover["tainted"] or failover["to"] is None for failover in group["failovers"]
+    )
 
 
 def _members(group: Mapping[str, Any]) -> list[str]:
@@ -311,7 +315,7 @@ def _members(group: Mapping[str, Any]) -> list[str]:
 
 
 def _upstream(graph: Graph, sink: str) -> set[str]:
-    """All operators that lead to a sink, and itself."""
+    """All operators upstream of a sink, and the sink."""
     upstream, front = {sink}, [sink]
     while front:
         for stream in graph.inputs(front.pop()):
@@ -339,7 +343,7 @@ def judge(
         if result.began is None or result.not_injected:
             continue
         if result.running is None:
-            broken.append(f"after {result.fault} not everything that it hit ran again.")
+            broken.append(f"after {result.fault} not all its targets were running again.")
         elif bound is not None and result.misses(bound):
             broken.append(f"{result.fault} took {result.latency:.2f} s, where {bound / 1e6:g} s were promised.")
     excused = {pe for r in faults if r.began is not None and KINDS[r.fault.kind].excused for pe in r.fault.targets}
@@ -361,30 +365,32 @@ def judge(
 def _unnoticed(
     faults: Sequence[FaultResult], sinks: Mapping[str, SinkVerdict], summary: Mapping[str, Any]
 ) -> list[str]:
-    """Copies are compared: where one was corrupted, and it shows, some difference has to have been found."""
+    """Copies are compared: if one was corrupted and a sink shows it, a difference must have been detected."""
     copied = summary.get("copies", {}).values()
-    copies = {copy["element"] for each in copied for copy in each["copies"]}
-    struck = [result for result in faults if result.altered]
-    if not struck or not all(set(result.fault.targets) <= copies for result in struck):
+    copies = {copy["element"] for operator in copied for copy in operator["copies"]}
+    corrupted = [result for result in faults if result.altered]
+    if not corrupted or not all(set(result.fault.targets) <= copies for result in corrupted):
         return []
-    if any(each["differences"] for each in copied) or not any(sink.wrong for sink in sinks.values()):
+    if any(operator["differences"] for operator in copied) or not any(sink.wrong for sink in sinks.values()):
         return []
-    return [f"{struck[0].fault} shows at a sink, and no copies were found to differ."]
+    return [f"{corrupted[0].fault} is visible at a sink, but no difference between copies was detected."]
 
 
 def _broken(name: str, verdict: SinkVerdict, promised: str, counted: int, late: int) -> list[str]:
-    found = []
+    broken = []
     if promised == EXACTLY:
         if not verdict.exact:
-            found.append(
+            broken.append(
                 f"sink {name} was promised every row once and has {verdict.lost:,} lost, {verdict.doubled:,} doubled "
                 f"and {verdict.wrong:,} wrong rows{'' if verdict.ordered else ', out of order'}."
             )
         if counted != verdict.found:
-            found.append(f"the summary counts {counted:,} tuples at sink {name}, and its stream has {verdict.found:,}.")
+            broken.append(
+                f"the summary counts {counted:,} tuples at sink {name}, but its stream has {verdict.found:,}."
+            )
     elif promised == "with gaps" and (verdict.doubled or not (verdict.ordered or late)):
-        found.append(
+        broken.append(
             f"sink {name} has {verdict.doubled:,} doubled rows{'' if verdict.ordered else ', out of order'}, "
             "where only losses were allowed."
         )
-    return found
+    return broken
