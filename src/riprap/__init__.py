@@ -2,13 +2,13 @@
 
     from riprap import App, count, run_bounded
 
-Names are loaded when they are used, so that importing `riprap` costs nothing.
+Names are loaded on first use, so `import riprap` is cheap.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "App": "riprap.graph.builder",
