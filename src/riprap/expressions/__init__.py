@@ -6,7 +6,7 @@
 
 docs/reference/expressions.md defines the language. In short: Spark's SQL without implicit casts of
 strings; integers are computed in 64 bits and an overflow is an error; `/` gives float64; dividing by zero gives NULL;
-floats compare as IEEE says; AND, OR and NOT are three-valued.
+floats compare as in IEEE 754; AND, OR and NOT are three-valued.
 """
 
 from riprap.base.errors import ExpressionError

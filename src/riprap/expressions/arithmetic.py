@@ -1,6 +1,6 @@
-"""The types of numbers: + - * / % and the numeric functions; also + and - of timestamps and intervals.
+"""Typing rules of numbers: + - * / % and the numeric functions; also + and - of timestamps and intervals.
 
-Integers are computed in int64, and a result that leaves 64 bits is an error; how, is in `written.py`.
+Integers are computed in int64, and a result that exceeds 64 bits is an error (see `code_writer.py`).
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from riprap.expressions.kinds import NUMBERS, ValueKind
 from riprap.expressions.typed import Mismatch, Typed, apply, arity, as_kind, expect
 
-# Which arithmetic there is on times. The right operand of `-` cannot be swapped with the left, so all are spelled out.
+# Supported arithmetic on times. `-` is not commutative, so all combinations are listed.
 _TIMES = {
     ("+", ValueKind.TIMESTAMP, ValueKind.INTERVAL): ValueKind.TIMESTAMP,
     ("+", ValueKind.INTERVAL, ValueKind.TIMESTAMP): ValueKind.TIMESTAMP,
@@ -27,7 +27,7 @@ def add_subtract_multiply(symbol: str, arguments: Sequence[Typed]) -> Typed:
 
 
 def _numbers(symbol: str, arguments: Sequence[Typed], also: str = "") -> tuple[ValueKind, list[Typed]]:
-    """Two numbers, and the kind of what is made of them."""
+    """Check two numbers; return the kind of the result."""
     for argument in arguments:
         if argument.kind not in (*NUMBERS, ValueKind.NULL):
             raise Mismatch(f"{symbol} takes two numbers{also}, not {arguments[0]} and {arguments[1]}")
@@ -41,13 +41,13 @@ def _never_zero(node: Typed) -> bool:
 
 
 def divide(arguments: Sequence[Typed]) -> Typed:
-    """Always float64; NULL for a divisor of zero."""
+    """Always float64; NULL if the divisor is zero."""
     _, numbers = _numbers("/", arguments)
     return apply(ValueKind.FLOAT, numbers, nullable=not _never_zero(numbers[1]))
 
 
 def remainder(arguments: Sequence[Typed]) -> Typed:
-    """With the sign of the dividend; NULL for a divisor of zero."""
+    """With the sign of the dividend; NULL if the divisor is zero."""
     kind, numbers = _numbers("%", arguments)
     return apply(kind, numbers, nullable=not _never_zero(numbers[1]))
 
@@ -58,14 +58,14 @@ def negate(arguments: Sequence[Typed]) -> Typed:
 
 
 def same_number(name: str, arguments: Sequence[Typed]) -> Typed:
-    """A function that makes integers of integers and floats of floats."""
+    """A function from integers to integers and from floats to floats."""
     arity(arguments, 1, 1, name)
     argument = expect(arguments[0], NUMBERS, name)
     return apply(argument.kind, [argument])
 
 
 def round_(arguments: Sequence[Typed]) -> Typed:
-    """To a number of decimals, halves away from zero; integers are left as they are."""
+    """To a number of decimals, halves away from zero; integers are unchanged."""
     arity(arguments, 1, 2, "ROUND")
     argument = expect(arguments[0], NUMBERS, "ROUND")
     if len(arguments) == 2:
@@ -77,14 +77,14 @@ def round_(arguments: Sequence[Typed]) -> Typed:
 
 
 def real(name: str, arguments: Sequence[Typed]) -> Typed:
-    """A function of floats that is defined wherever they are; NaN is one of its values."""
+    """A function of floats, defined for all of them; it may return NaN."""
     count = 2 if name == "POWER" else 1
     arity(arguments, count, count, name)
     return apply(ValueKind.FLOAT, [as_kind(expect(argument, NUMBERS, name), ValueKind.FLOAT) for argument in arguments])
 
 
 def logarithm(name: str, arguments: Sequence[Typed]) -> Typed:
-    """Natural, or to the base that comes first; NULL unless both are positive."""
+    """Natural, or to the base in the first argument; NULL unless both are positive."""
     arity(arguments, 1, 1 if name == "LN" else 2, name)
     return apply(ValueKind.FLOAT, [expect(argument, NUMBERS, name) for argument in arguments], nullable=True)
 

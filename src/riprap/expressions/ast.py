@@ -1,8 +1,8 @@
-"""The syntax tree of an expression: four frozen kinds of node, so that expressions can be compared, hashed, pickled.
+"""The syntax tree of an expression: four frozen kinds of node, which can be compared, hashed and pickled.
 
-Everything that takes arguments is a `Call`: operators (`+`, `AND`), predicates (`IS NULL`, `IN`, `LIKE`) and functions
-alike. Sugar is gone by the time a tree exists: `BETWEEN`, `CASE x WHEN`, `||`, `IS TRUE` are written with other calls.
-`str(node)` is SQL again, for messages.
+Everything with arguments is a `Call`: operators (`+`, `AND`), predicates (`IS NULL`, `IN`, `LIKE`) and functions
+alike. The parser replaces syntactic sugar with calls: `BETWEEN`, `CASE x WHEN`, `||`, `IS TRUE`. `str(node)` is SQL
+again, for messages.
 """
 
 from dataclasses import dataclass, field
@@ -23,13 +23,15 @@ class ColumnRef:
 
 @dataclass(frozen=True)
 class Literal:
-    """`value` is None for NULL; microseconds since 1970 for a timestamp, of length for an interval; days for a date."""
+    """`value` is None for NULL. Timestamps are microseconds since 1970, intervals microseconds, dates days since
+    1970.
+    """
 
     value: bool | int | float | str | bytes | None
     type: pa.DataType
 
     def __eq__(self, other: object) -> bool:
-        # 1, 1.0 and TRUE are equal in Python and not in SQL: the type tells them apart.
+        # 1, 1.0 and TRUE are equal in Python but not in SQL: compare types, too.
         return isinstance(other, Literal) and self.type == other.type and self.value == other.value
 
     def __hash__(self) -> int:
@@ -53,7 +55,7 @@ class Literal:
 
 @dataclass(frozen=True)
 class Call:
-    """`CASE` takes condition, value, condition, value, …, default; `IN` takes the value and then the list."""
+    """Arguments of `CASE`: condition, value, condition, value, …, default; of `IN`: the value, then the list."""
 
     function: str
     arguments: tuple["Node", ...]
@@ -107,7 +109,7 @@ def _compound(node: Node) -> bool:
 
 @dataclass(frozen=True)
 class Expression:
-    """A parsed expression. Two are equal when they mean the same, however they were spaced or bracketed."""
+    """A parsed expression. Two are equal if their trees are, regardless of spaces and parentheses."""
 
     text: str = field(compare=False)  # as the user wrote it, for messages
     root: Node
@@ -119,7 +121,7 @@ class Expression:
 
     @property
     def column(self) -> str | None:
-        """The column's name, when the expression is a column and nothing else."""
+        """The column's name, if the expression is only a column."""
         return self.root.name if isinstance(self.root, ColumnRef) else None
 
     def __str__(self) -> str:

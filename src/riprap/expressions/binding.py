@@ -1,4 +1,4 @@
-"""Type-checks an expression against a schema and evaluates it on batches."""
+"""Type-check an expression against a schema, and evaluate it on batches."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ from riprap.expressions.vectors import full, to_arrow
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """An expression with the types of its columns. Pickles as those two; tables of dictionaries are made anew."""
+    """An expression with the types of its columns. Pickling keeps those two; lookup tables are built again."""
 
     expression: Expression
     schema: pa.Schema  # the columns that the expression reads
@@ -40,7 +40,7 @@ class Bound:
         return self._root.nullable
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
-        """One value per row. A column alone is the batch's own column, encoded as it is there."""
+        """One value per row. A single column is returned as it is in the batch, with its encoding."""
         if self.expression.column is not None:
             return self._loads[0](batch)
         columns = [in_full(load(batch)) for load in self._loads]
@@ -53,7 +53,7 @@ class Bound:
         """Indices of the rows for which a boolean expression is true, ascending."""
         if self._root.kind not in (ValueKind.BOOLEAN, ValueKind.NULL):
             raise ExpressionError(
-                f"a condition must be a boolean, and expression {self.expression.text!r} is {logical(self.type)}"
+                f"a condition must be a boolean; expression {self.expression.text!r} is {logical(self.type)}"
             )
         columns = [in_full(load(batch)) for load in self._loads]
         function = self._on(columns)
@@ -78,7 +78,7 @@ class Bound:
 
 
 def bind(expression: Expression, schema: pa.Schema) -> Bound:
-    """`expression` over batches with at least its columns of `schema`; an `ExpressionError` if types do not fit."""
+    """`expression` over batches that have its columns of `schema`; raises `ExpressionError` if the types do not fit."""
     fields = [_field(name, schema, expression) for name in sorted(expression.columns)]
     try:
         root = _typed(expression.root, {field.name: field for field in fields})
@@ -94,15 +94,15 @@ def _field(name: str, schema: pa.Schema, expression: Expression) -> pa.Field:
     if len(places) == 1:
         return schema.field(places[0])
     if places:
-        raise ExpressionError(f"column {name} is there {len(places)} times, in expression {expression.text!r}")
+        raise ExpressionError(f"column {name} occurs {len(places)} times, in expression {expression.text!r}")
     raise ExpressionError(
-        f"unknown column {name} in expression {expression.text!r}; available are {known(schema.names, name)}"
+        f"unknown column {name} in expression {expression.text!r}; available columns: {known(schema.names, name)}"
     )
 
 
 def _load(field: pa.Field) -> Callable[[pa.RecordBatch], pa.Array]:
     name, type_, kind = field.name, field.type, kind_of(field.type)
-    fitting = type_  # what the last batch had, if that fits: to compare types is quick, to classify them is not
+    fitting = type_  # the last batch's type if it fits: comparing types is fast, classifying them is slow
 
     def load(batch: pa.RecordBatch) -> pa.Array:
         nonlocal fitting
@@ -120,7 +120,7 @@ def _load(field: pa.Field) -> Callable[[pa.RecordBatch], pa.Array]:
 
 
 def _typed(node: Node, fields: Mapping[str, pa.Field]) -> Typed:
-    """The rules, applied bottom up."""
+    """Apply the typing rules bottom up."""
     match node:
         case ColumnRef(name):
             return Typed(logical(fields[name].type), fields[name].nullable, name)

@@ -1,4 +1,4 @@
-"""CAST. A value that the target cannot hold, or a string that does not read as one, is an error, never a NULL."""
+"""CAST. A value that does not fit the target type, or a string that cannot be parsed, is an error, never NULL."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from riprap.expressions.kinds import NUMBERS, TIMESTAMP, ValueKind, kind_of
 from riprap.expressions.typed import EvaluationError, Kernel, Mismatch, Typed
 from riprap.expressions.vectors import Vector, to_arrow
 
-# From numbers, times and truth to each other; `written.py` says how.
+# Casts among numbers, times and booleans; `code_writer.py` implements them.
 _COMPUTED = {
     *((source, target) for source in (*NUMBERS, ValueKind.BOOLEAN) for target in (*NUMBERS, ValueKind.BOOLEAN)),
     (ValueKind.TIMESTAMP, ValueKind.DATE),
@@ -34,7 +34,7 @@ def cast(operand: Typed, target: pa.DataType) -> Typed:
 
 
 def _read(target: pa.DataType) -> Kernel:
-    """Strings as values; spaces around them do not matter."""
+    """Parse strings; surrounding spaces are ignored."""
 
     def convert(texts: Any, valid: Any) -> Any:
         strings = pc.utf8_trim(texts, " ")
@@ -47,7 +47,7 @@ def _read(target: pa.DataType) -> Kernel:
 
 
 def _moments(strings: Any) -> Any:
-    """Times that state no zone are UTC."""
+    """Times without a zone are UTC."""
     zoned = pc.match_substring_regex(strings, _ZONED)
     nothing = pa.scalar(None, pa.string())
     stated = pc.if_else(zoned, strings, nothing).cast(TIMESTAMP)

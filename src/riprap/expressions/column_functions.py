@@ -1,9 +1,10 @@
-"""The text of an expression as a function of whole columns: the same statements, with arrays for a row's values.
+"""The generated code of an expression as a function of whole columns: the same statements, with arrays for a row's
+values.
 
-The text is about one row (`written.py`); here its syntax tree is rewritten. `a and b` becomes `a & b`, a choice between
-two values picks from two arrays, and a block under a condition changes the rows for which it is true: they are the
-block's *mask*. What is computed for other rows counts for nothing; an error is one only in a row of the mask. So there
-is one meaning of every function, and batches for which no loop was compiled need no compiler either.
+The code describes one row (`code_writer.py`); this module rewrites its syntax tree. `a and b` becomes `a & b`, a
+choice between two values selects from two arrays, and a block under a condition changes the rows for which the
+condition is true: the block's *mask*. Values computed for other rows are ignored, and only a row of the mask can
+fail. So every function has one definition, and batches for which no loop was compiled need no compiler.
 
 Text is held by Arrow. Parts that read one column with a dictionary are looked up in a table, as in a loop.
 """
@@ -19,15 +20,15 @@ import pyarrow.compute as pc
 
 from riprap.expressions import kernels
 from riprap.expressions.ast import Call, Cast, Literal, Node, columns_of
+from riprap.expressions.code_writer import Block, ExpressionWriter, FunctionWriter, Value
 from riprap.expressions.kinds import ValueKind, kind_of, logical
 from riprap.expressions.typed import EvaluationError
 from riprap.expressions.vectors import Vector, aligned, from_arrow, full, validity
-from riprap.expressions.written import Block, ExpressionWriter, FunctionWriter, Value
 
 _ARROW = (pa.Array, pa.Scalar)
 
 
-Shape = tuple[bool, bool]  # what of a batch decides how a column is computed with: see `shape_of`
+Shape = tuple[bool, bool]  # what selects the function for a column of a batch: see `shape_of`
 
 
 def shape_of(column: pa.Array) -> Shape:
@@ -36,14 +37,14 @@ def shape_of(column: pa.Array) -> Shape:
 
 
 def in_full(column: pa.Array) -> pa.Array:
-    """A dictionary may have a null among its entries; such a column is computed with value by value."""
+    """Decode a column whose dictionary contains a null."""
     if isinstance(column, pa.DictionaryArray) and column.dictionary.null_count:
         return column.cast(column.type.value_type)
     return column
 
 
 class Columns(FunctionWriter):
-    """An expression of columns with these shapes."""
+    """An expression over columns with these shapes."""
 
     on_columns = True
 
@@ -59,7 +60,8 @@ class Columns(FunctionWriter):
         block.add(f"return {made.text}, {made.valid}")
         given = [name for place in range(len(fields)) for name in (f"col{place}", f"col{place}_ok")]
         head = f"def columns({', '.join(['failures', *given, *self._fetched])}):"
-        # Names and literals of an expression are no part of it: it may come from a file, and this is executed.
+        # The generated code contains no names or literals of the expression: it may come from a file, and the code is
+        # executed.
         self.text = "\n".join([head, *block.lines(1)])
         self._function = _vectorised(self.text, self._scope, folding=not fields)
 
@@ -96,7 +98,7 @@ class Columns(FunctionWriter):
         block.add(f"fail({condition}, {site}, {value}, {whole})")
 
     def run(self, columns: Sequence[pa.Array]) -> Vector:
-        """One value per row; a `EvaluationError` in the first row that has none."""
+        """One value per row; raises `EvaluationError` for the first row that fails."""
         self.refresh(columns)
         failures = Failures()
         given: list[Any] = []
@@ -111,8 +113,9 @@ class Columns(FunctionWriter):
         return Vector(values, valid)
 
     def truth(self, columns: Sequence[pa.Array]) -> tuple[np.ndarray, np.ndarray] | None:
-        """Where the expression is one table over a column's dictionary, and no entry fails: whether it is true of each
-        code, that of null last, and the codes; a value per row is not needed to select rows then."""
+        """If the expression is one table over a column's dictionary in which no entry fails: whether it is true for
+        each code (null last), and the codes. Selecting rows then needs no value per row.
+        """
         if len(self.tables) != 1 or len(self._shapes) != 1:
             return None
         self.refresh(columns)
@@ -124,7 +127,7 @@ class Columns(FunctionWriter):
 
 
 class Failures:
-    """The first row of a call that has no value."""
+    """The first row of a call that fails."""
 
     row: int | None = None
     site, value, whole, reason = 0, 0.0, 0, ""
@@ -139,7 +142,7 @@ class Failures:
             self.value, self.whole = (np.broadcast_to(one, np.shape(wrong)).flat[row].item() for one in (value, whole))
 
     def called(self, mask: Any, kernel: Callable[..., Any], held: Any, *more: Any) -> Any:
-        """What Arrow makes of rows; of those behind one that fails, anything."""
+        """Arrow's result for rows. After a failure, the results for later rows are arbitrary."""
         try:
             return kernel(held, *more)
         except EvaluationError as failure:
@@ -148,7 +151,7 @@ class Failures:
                 return kernel(pa.scalar(None, held.type), *more)
         nothing = pa.scalar(None, held.type)
         held = pc.if_else(pa.array(full(mask, len(held))), held, nothing)
-        good, bad = 0, len(held) + 1  # so many rows have values, so many have not
+        good, bad = 0, len(held) + 1  # this many rows succeed, and this many fail
         reason = ""
         while bad - good > 1:
             middle = (good + bad) // 2
@@ -167,7 +170,7 @@ class Failures:
 
 
 def folded(node: Node) -> Node:
-    """The expression with every part that reads no column as its value; a `EvaluationError` where one has none."""
+    """The expression with every constant part replaced by its value; raises `EvaluationError` if one fails."""
     match node:
         case Call() | Cast() if not columns_of(node):
             return _constant(node)
@@ -191,7 +194,7 @@ def _constant(node: Node) -> Literal:
     return Literal(values.as_py() if isinstance(values, pa.Scalar) else np.asarray(values).item(), function.type)
 
 
-# What columns are given as --------------------------------------------------------------------------------------------
+# Columns as arguments -------------------------------------------------------------------------------------------------
 
 
 def _loaded(column: pa.Array) -> tuple[Any, Any]:
@@ -200,7 +203,7 @@ def _loaded(column: pa.Array) -> tuple[Any, Any]:
 
 
 def _codes(column: pa.DictionaryArray) -> tuple[np.ndarray, Any]:
-    """Each row's place in the dictionary, one past its end for null; and which rows are not null."""
+    """Each row's dictionary code, one past the end for null; and which rows are not null."""
     indices = column.indices
     if indices.null_count:
         codes, valid = from_arrow(indices)
@@ -209,7 +212,7 @@ def _codes(column: pa.DictionaryArray) -> tuple[np.ndarray, Any]:
     return (codes if codes.dtype in (np.int32, np.int64) else codes.astype(np.int64)), None
 
 
-# What the text calls --------------------------------------------------------------------------------------------------
+# Functions of the generated code --------------------------------------------------------------------------------------
 
 
 def _choose(condition: Any, yes: Any, no: Any) -> Any:
@@ -220,7 +223,7 @@ def _choose(condition: Any, yes: Any, no: Any) -> Any:
     if isinstance(yes, _ARROW) or isinstance(no, _ARROW):
         return pc.if_else(pa.array(condition), yes, no)
     dtype, rows = np.result_type(yes, no), condition.size
-    width = np.uint8 if dtype == np.bool_ else np.int64  # the bits are what is chosen, floats' too
+    width = np.uint8 if dtype == np.bool_ else np.int64  # select bits, of floats too
     sides = [full(side, rows).astype(dtype, copy=False).view(width) for side in (yes, no)]
     return kernels.choose(condition, *sides).view(dtype)
 
@@ -261,13 +264,13 @@ _SCOPE: dict[str, Any] = {
     "Gt": _compared(pc.greater, np.greater),
     "GtE": _compared(pc.greater_equal, np.greater_equal),
 }
-_REAL = ("exponential", "natural", "binary", "decimal", "power")  # whose last bit depends on who computes them
+_REAL = ("exponential", "natural", "binary", "decimal", "power")  # their last bit depends on the implementation
 _EXACT = ("product_overflows", "remainder", "rounded", "civil")
 
 
 def _vectorised(text: str, own: dict[str, Any], *, folding: bool) -> Callable[..., tuple[Any, Any]]:
-    """`folding`: of single values, which plain Python computes without a compiler being loaded."""
-    from riprap.expressions import scalars  # (what it makes of them is loaded when it is called)
+    """`folding`: for constants, which plain Python computes without loading a compiler."""
+    from riprap.expressions import scalars  # (its functions are compiled on their first call)
 
     helpers = {name: getattr(scalars, name) for name in (*_REAL, *_EXACT)}
     if folding:
@@ -277,7 +280,7 @@ def _vectorised(text: str, own: dict[str, Any], *, folding: bool) -> Callable[..
     function = tree.body[0]
     assert isinstance(function, ast.FunctionDef)
     function.body = _Rewriting({argument.arg for argument in function.args.args}).block(function.body, _EVERY)
-    exec(compile(ast.fix_missing_locations(tree), "<columns>", "exec"), scope)  # the text is this package's own
+    exec(compile(ast.fix_missing_locations(tree), "<columns>", "exec"), scope)  # the code was generated by this package
     return scope["columns"]  # type: ignore[no-any-return]
 
 
@@ -285,7 +288,7 @@ _EVERY = "np.True_"  # the mask of all rows
 
 
 class _Rewriting(ast.NodeTransformer):
-    """From the statements of a row to those of columns."""
+    """From statements about a row to statements about columns."""
 
     def __init__(self, names: set[str]) -> None:
         self._names, self._mask, self._masks = names, "", 0

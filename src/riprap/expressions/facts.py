@@ -1,4 +1,4 @@
-"""What is known of an expression before it is computed: where it is null, and whether it can fail."""
+"""What is known about an expression before it is evaluated: where it is null, and whether it can fail."""
 
 from riprap.expressions.ast import Call, Cast, ColumnRef, Literal, Node
 
@@ -8,7 +8,7 @@ _SURE = ("=", "<>", "<", "<=", ">", ">=", "AND", "OR", "NOT", "IS NULL", "IN", "
 
 
 def not_null_where(node: Node) -> frozenset[str]:
-    """Columns that are not null in any row for which a condition is true."""
+    """Columns that are not null in every row for which a condition is true."""
     match node:
         case Call("AND", (left, right)):
             return not_null_where(left) | not_null_where(right)
@@ -22,7 +22,7 @@ def not_null_where(node: Node) -> frozenset[str]:
 
 
 def only_values(node: Node) -> tuple[str, frozenset[object]] | None:
-    """A column, and the few values that it has in every row for which a condition is true."""
+    """A column, and the values that it can have in rows for which a condition is true."""
     match node:
         case Call("=", (ColumnRef(name), Literal(value, _))) if isinstance(value, str):
             return name, frozenset((value,))
@@ -32,7 +32,7 @@ def only_values(node: Node) -> tuple[str, frozenset[object]] | None:
 
 
 def _read(node: Node) -> frozenset[str]:
-    """Columns that make a value null wherever one of them is."""
+    """Columns that make the value null wherever one of them is null."""
     match node:
         case ColumnRef(name):
             return frozenset((name,))
@@ -46,7 +46,7 @@ _STRICT = ("+", "-", "*", "/", "%", "NEGATE", "ABS", "FLOOR", "CEIL")
 
 
 def may_fail(node: Node) -> bool:
-    """Whether there are values for which computing it is an error."""
+    """Whether it is an error for some values."""
     match node:
         case Call(function, arguments):
             return function not in _SURE or any(map(may_fail, arguments))
@@ -56,7 +56,7 @@ def may_fail(node: Node) -> bool:
 
 
 def may_be_null(node: Node) -> bool:
-    """Even where no column is."""
+    """Whether it can be null where no column is."""
     match node:
         case Call(function, arguments):
             return function not in _SURE or any(map(may_be_null, arguments))

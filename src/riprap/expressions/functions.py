@@ -1,4 +1,4 @@
-"""Every function and operator of the language, with the rule that type-checks it."""
+"""All functions and operators of the language, with the rules that type-check them."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,7 +9,7 @@ Rule = Callable[[Sequence[Typed]], Typed]
 
 
 def _named(rule: Callable[[str, Sequence[Typed]], Typed], *names: str) -> dict[str, Rule]:
-    """A rule that serves several functions is told which one it is."""
+    """A rule for several functions gets the function's name."""
 
     def bound(name: str) -> Rule:
         return lambda arguments: rule(name, arguments)

@@ -1,7 +1,8 @@
-"""The loops that NumPy and Arrow run slower or not in one pass. Compiled once, cached on disk, without the GIL.
+"""Loops that are slower in NumPy and Arrow, or need several passes there. Compiled once, cached on disk, without the
+GIL.
 
-Signatures are given, so that no batch ever waits for the compiler, and take read-only arrays, since Arrow's are.
-They are loaded when they are first called (`later.py`).
+Signatures are fixed, so that no batch waits for the compiler, and accept read-only arrays, as Arrow's are. They are
+loaded on their first call (`lazy_functions.py`).
 """
 
 from collections.abc import Callable
@@ -9,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from riprap.expressions.later import Later
+from riprap.expressions.lazy_functions import LazyFunction
 
 
-def _compiled(signatures: Callable[[Any, Any], Any]) -> Callable[[Callable[..., Any]], Later]:
-    """`signatures` is asked with Numba, and a function from types to read-only arrays of them."""
+def _compiled(signatures: Callable[[Any, Any], Any]) -> Callable[[Callable[..., Any]], LazyFunction]:
+    """`signatures` is called with Numba and a function from an element type to the type of read-only arrays."""
 
     def make(function: Callable[..., Any]) -> Any:
         import numba
@@ -23,12 +24,12 @@ def _compiled(signatures: Callable[[Any, Any], Any]) -> Callable[[Callable[..., 
 
         return numba.njit(signatures(numba, array), cache=True, nogil=True)(function)
 
-    return lambda function: Later(function, make)
+    return lambda function: LazyFunction(function, make)
 
 
 @_compiled(lambda n, array: n.intp[::1](array(n.uint8)))
 def true_rows(mask: np.ndarray) -> np.ndarray:
-    """Indices where `mask` (0 or 1) is 1, ascending. Free of branches: the cost does not depend on how many."""
+    """Indices where `mask` (0 or 1) is 1, ascending. Branch-free: the cost does not depend on how many."""
     rows = np.empty(mask.size, np.intp)
     found = 0
     for row in range(mask.size):
@@ -39,7 +40,7 @@ def true_rows(mask: np.ndarray) -> np.ndarray:
 
 @_compiled(lambda n, array: [n.intp[::1](array(n.uint8), array(code)) for code in (n.int32, n.int64)])
 def true_codes(truth: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Indices of the rows whose code is one that `truth` (0 or 1 for each code) marks, ascending."""
+    """Indices of the rows with a code for which `truth` is 1, ascending."""
     rows = np.empty(codes.size, np.intp)
     found = 0
     for row in range(codes.size):
@@ -50,7 +51,7 @@ def true_codes(truth: np.ndarray, codes: np.ndarray) -> np.ndarray:
 
 @_compiled(lambda n, array: [one[::1](array(n.boolean), array(one), array(one)) for one in (n.uint8, n.int64)])
 def choose(condition: np.ndarray, yes: np.ndarray, no: np.ndarray) -> np.ndarray:
-    """`np.where`, which takes ten times as long when the condition is hard to foresee."""
+    """`np.where`, which takes ten times as long if the condition is hard to predict."""
     chosen = np.empty_like(yes)
     for row in range(condition.size):
         chosen[row] = yes[row] if condition[row] else no[row]

@@ -1,7 +1,7 @@
-"""The types of the expression language, and which Arrow types they are read from.
+"""The types of the expression language, and the Arrow types that they are read from.
 
-A *kind* is what typing rules speak of: every integer width is one kind, every encoding of strings is one kind. While
-an expression is computed, integers are int64 and floats float64, whatever width their columns have.
+Typing rules are defined on *kinds*: all integer widths are one kind, and so are all encodings of strings. During
+evaluation integers are int64 and floats float64, whatever the width of their columns.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ class ValueKind(Enum):
     TIMESTAMP = "timestamp"  # timestamp[us, UTC]
     DATE = "date"  # date32
     INTERVAL = "interval"  # duration[us]
-    NULL = "null"  # the literal NULL: fits wherever any other kind does
+    NULL = "null"  # the literal NULL: converts to any other kind
     OTHER = "other"  # a column that can be passed on and tested for null, but not computed with
 
     @property
@@ -69,20 +69,20 @@ def kind_of(type_: pa.DataType) -> ValueKind:
 
 
 def logical(type_: pa.DataType) -> pa.DataType:
-    """`type_` without its encoding: what a user would call the column's type."""
+    """`type_` without its encoding: the column's type from the user's view."""
     kind = kind_of(type_)
     return kind.type if kind in HELD_BY_ARROW else type_
 
 
 def numpy_dtype(kind: ValueKind) -> np.dtype:
-    """How values of a fixed-width kind are held while an expression is computed."""
+    """The NumPy type of a fixed-width kind during evaluation."""
     if kind is ValueKind.BOOLEAN:
         return np.dtype(np.bool_)
     return np.dtype(np.float64 if kind is ValueKind.FLOAT else np.int64)
 
 
 def common(kinds: Iterable[ValueKind]) -> ValueKind | None:
-    """The one kind that all of `kinds` can be computed as; None when there is none. Integers widen to floats."""
+    """The kind that all of `kinds` convert to; None if there is none. Integers widen to floats."""
     found = set(kinds) - {ValueKind.NULL}
     if found == set(NUMBERS):
         return ValueKind.FLOAT

@@ -1,8 +1,7 @@
-"""The types of truth and of choices: comparisons, AND OR NOT, IS NULL, IN, CASE (and IF), COALESCE, NULLIF, LEAST.
+"""Typing rules of booleans and choices: comparisons, AND OR NOT, IS NULL, IN, CASE (and IF), COALESCE, NULLIF, LEAST.
 
-Comparisons are IEEE's for floats (NaN equals nothing, itself included) and by UTF-8 bytes for strings, which is the
-order of code points. A branch counts only where it is chosen: an overflow in one that is not chosen for the row is no
-error.
+Floats compare as in IEEE 754 (NaN equals nothing, not even itself) and strings by UTF-8 bytes, which is the order of
+code points. Only the chosen branch counts: an overflow in a branch that is not chosen for the row is no error.
 """
 
 from collections.abc import Sequence

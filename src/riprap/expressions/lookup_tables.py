@@ -1,7 +1,7 @@
-"""Text in written expressions: dictionaries, and tables of what an expression of one text column makes of each entry.
+"""Text in generated code: dictionaries, and tables with the value of an expression of one text column for each entry.
 
-`type = 'TRADE'` over a column with two distinct values is two comparisons, then one look-up per row. A table is made
-again when its dictionary is another one, so that batches which share a dictionary share the table too.
+`type = 'TRADE'` over a column with two distinct values is two comparisons, then one lookup per row. A table is
+computed again when its dictionary changes, so batches that share a dictionary share the table.
 """
 
 from collections.abc import Callable
@@ -15,20 +15,20 @@ from riprap.expressions.ast import Expression, Node
 from riprap.expressions.kinds import HELD_BY_ARROW, kind_of
 from riprap.expressions.vectors import address_of
 
-Fetch = Callable[[Any], Any]  # of what a call is given
+Fetch = Callable[[Any], Any]  # of a call's input
 
 
 class Dictionary:
-    """What the codes of a text value stand for, as of the current call."""
+    """The strings for the codes of a text value, in the current call."""
 
     def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch
         self.current: pa.Array | None = None
         self.address: tuple[int, ...] = ()
-        self.changes = 0  # rises with every other dictionary
+        self.changes = 0  # grows with every new dictionary
 
     def refresh(self, given: Any) -> bool:
-        """Whether it is another one than before."""
+        """Fetch the dictionary; return whether it changed."""
         current = self._fetch(given)
         if current is self.current:
             return False
@@ -43,17 +43,18 @@ class Dictionary:
 class Table:
     """An expression of one text column for every code of a dictionary: values, and states 0 null, 1 valid, 2 failed.
 
-    Entry 0 is the one of null, entry code + 1 that of a code. Codes that fail do so only where a row has them."""
+    Entry 0 is that of null, entry code + 1 that of a code. A code that fails is an error only if a row has it.
+    """
 
     def __init__(self, dictionary: Dictionary, column: str, field: pa.Field, node: Node, type_: pa.DataType) -> None:
-        from riprap.expressions.binding import bind  # which is made of these
+        from riprap.expressions.binding import bind  # not at the top: binding imports this module
 
         self._dictionary, self._column, self._type = dictionary, column, type_
         self._bound = bind(Expression("", node), pa.schema([field.with_nullable(True)]))
         self._changes = -1
         self.values = np.empty(0, np.int64)
         self.states = np.empty(0, np.uint8)
-        self.made: pa.Array | None = None  # of text results: their dictionary
+        self.made: pa.Array | None = None  # for text results: their dictionary
         self.reasons: dict[int, str] = {}
 
     def refresh(self) -> None:

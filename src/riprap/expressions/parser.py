@@ -1,7 +1,7 @@
-"""From text to a syntax tree. sqlglot reads the SQL (Spark's dialect); nothing of it leaves this file.
+"""From text to a syntax tree. sqlglot reads the SQL (Spark's dialect); no other module uses it.
 
-sqlglot accepts far more than this language has, so the translation names every construct it takes, with every
-argument it understands, and refuses the rest: nothing a user wrote is dropped in silence.
+sqlglot accepts far more than this language, so the translation lists every construct it supports, with every argument
+it understands, and rejects the rest: nothing that a user wrote is ignored silently.
 """
 
 from datetime import date
@@ -67,7 +67,7 @@ _CALLS = {
     "Second": ("SECOND", "this"),
     "UnixMicros": ("UNIX_MICROS", "this"),
 }
-# Arguments by which sqlglot marks how a dialect behaves; in Spark's dialect they have one value only.
+# Arguments with which sqlglot describes dialects; in Spark's dialect they have only one value.
 _MARKS = {"safe", "coalesce", "ignore_nulls", "typed", "null_if_pos_overflow"}
 _FIELDS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 
@@ -106,15 +106,15 @@ TOO_DEEP = "expression {!r}… is nested too deeply: split it over two operators
 
 
 def parse(text: str) -> Expression:
-    """`text` as an expression; an `ExpressionError` says where it stops being one."""
+    """Parse `text`; raises an `ExpressionError` that names the position of a syntax error."""
     expression, alias = _parse(text)
     if alias is not None:
-        raise ExpressionError(f"expression {text!r} has a name ({alias}) where none is expected: leave out AS {alias}")
+        raise ExpressionError(f"expression {text!r} has a name ({alias}) where none is expected: remove AS {alias}")
     return expression
 
 
 def parse_named(text: str) -> tuple[str, Expression]:
-    """`expression AS name`, or a column, which is its own name."""
+    """Parse `expression AS name`, or a column, which keeps its name."""
     expression, alias = _parse(text)
     name = alias if alias is not None else expression.column
     if name is None:
@@ -154,10 +154,10 @@ def _read(text: str) -> Any:
         raise ExpressionError(f"cannot read expression {text!r}: a quote or comment is not closed") from None
     except RecursionError:
         raise ExpressionError(TOO_DEEP.format(text[:80])) from None
-    except Exception as error:  # sqlglot stumbles over some malformed calls, such as MAP(a)
+    except Exception as error:  # sqlglot raises other exceptions for some malformed calls, such as MAP(a)
         raise ExpressionError(f"cannot read expression {text!r}: {error}") from None
     if len(trees) > 1:
-        raise ExpressionError(f"one expression is expected where {text!r} has {len(trees)}: leave out the semicolon")
+        raise ExpressionError(f"expected one expression, but {text!r} has {len(trees)}: remove the semicolon")
     if not trees or trees[0] is None:
         raise ExpressionError("an expression is empty: write a column's name or SQL such as price > 100")
     return trees[0]
@@ -178,7 +178,7 @@ def _where(text: str, errors: list[dict[str, Any]]) -> str:
 
 
 class _Translation:
-    """One text's tree. The text is kept for messages."""
+    """The translation of one text, which messages quote."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -200,19 +200,19 @@ class _Translation:
 
         if isinstance(tree, exp.Func):
             name = tree.name if isinstance(tree, exp.Anonymous) else tree.sql_name()
-            return self.refuse(f"unknown function {name.upper()}; known are {known(FUNCTIONS, name.upper())}")
-        return self.refuse(f"{tree.sql('spark')!r} is not something an expression can hold")
+            return self.refuse(f"unknown function {name.upper()}; known functions: {known(FUNCTIONS, name.upper())}")
+        return self.refuse(f"{tree.sql('spark')!r} is not allowed in an expression")
 
     def only(self, tree: Any, *understood: str) -> None:
         for name, value in tree.args.items():
             if value and name not in understood and name not in _MARKS:
-                raise self.refuse(f"{tree.sql('spark')!r} has a part ({name}) that expressions do not know")
+                raise self.refuse(f"{tree.sql('spark')!r} has a part ({name}) that expressions do not support")
 
     def call(self, kind: str, tree: Any) -> Node:
         function, *names = _CALLS[kind]
         self.only(tree, *names, "negate", "position")
-        if kind == "Concat" and "safe" not in tree.args:  # 'it''s' reads as two strings side by side
-            raise self.refuse(r"two strings side by side; a quote inside a string is written \'")
+        if kind == "Concat" and "safe" not in tree.args:  # 'it''s' parses as two adjacent strings
+            raise self.refuse(r"two adjacent strings; a quote inside a string is written \'")
         if kind == "Trim" and tree.args.get("position"):
             function = {"LEADING": "LTRIM", "TRAILING": "RTRIM", "BOTH": "TRIM"}[tree.args["position"]]
         arguments: list[Node] = []
@@ -234,10 +234,10 @@ class _Translation:
     def _Column(self, tree: Any) -> Node:
         if tree.args.get("table"):
             dotted = ".".join(part.name for part in tree.parts)
-            raise self.refuse(f"columns have no qualifier; write `{dotted}` in backquotes if that is its name")
+            raise self.refuse(f"columns have no qualifier; write `{dotted}` in backquotes if that is the column's name")
         self.only(tree, "this")
         if type(tree.this).__name__ == "Star":
-            raise self.refuse("* stands for no single value")
+            raise self.refuse("* is not a single value")
         return ColumnRef(tree.name)
 
     def _Literal(self, tree: Any) -> Node:
@@ -327,7 +327,7 @@ class _Translation:
         self.only(tree, "this", "to")
         name = tree.args["to"].this.name
         if name not in _TYPES or tree.args["to"].expressions:
-            raise self.refuse(f"cannot cast to {tree.args['to'].sql('spark')}; known types are {_TYPE_NAMES}")
+            raise self.refuse(f"cannot cast to {tree.args['to'].sql('spark')}; known types: {_TYPE_NAMES}")
         operand, target = self.node(tree.this), _TYPES[name]
         if type(tree).__name__ == "Cast" and isinstance(operand, Literal) and isinstance(operand.value, str):
             return self.moment(operand.value, target)
@@ -335,7 +335,7 @@ class _Translation:
 
     def _TryCast(self, tree: Any) -> Node:  # sqlglot's name for Spark's CAST; TRY_CAST itself is marked safe
         if tree.args.get("safe"):
-            raise self.refuse("TRY_CAST is not known; use CAST")
+            raise self.refuse("TRY_CAST is not supported; use CAST")
         return self._Cast(tree)
 
     def moment(self, text: str, target: pa.DataType) -> Literal:

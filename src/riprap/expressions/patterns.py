@@ -1,8 +1,8 @@
-"""Regular expressions over strings, in the syntax of RE2: matching takes time linear in the text, whatever the pattern.
+"""Regular expressions over strings, in the syntax of RE2: matching time is linear in the text, for every pattern.
 
 A pattern is a constant and is checked when the expression is bound. It matches anywhere in a text unless it is
-anchored. Groups count from 1 by their opening brackets, and 0 is all that matched; a replacement refers to them as
-`$1`, as in Spark (`\\$` is a dollar).
+anchored. Groups are numbered from 1 by their opening parentheses; 0 is the whole match. A replacement refers to them
+as `$1`, as in Spark (`\\$` is a dollar).
 """
 
 import re
@@ -16,7 +16,7 @@ from riprap.expressions.kinds import ValueKind
 from riprap.expressions.text import constant_of
 from riprap.expressions.typed import Mismatch, Typed, apply, arity, expect
 
-# A backslash and what it takes as it is, a class of characters, or the bracket that opens a group.
+# A backslash with the character that it escapes, a character class, or the parenthesis that opens a group.
 _TOKEN = re.compile(r"\\Q.*?(?:\\E|$)|\\.|\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]|\((?!\?)|\(\?P?<", re.DOTALL)
 _REFERENCE = re.compile(r"\\(.)|\$(\d)|\$|\\$", re.DOTALL)
 
@@ -30,7 +30,7 @@ def like(arguments: Sequence[Typed]) -> Typed:
 
 
 def extract(arguments: Sequence[Typed]) -> Typed:
-    """A group of the first match; the empty text where the pattern does not match, or the group took no part."""
+    """A group of the first match; empty text if the pattern does not match, or the group is not part of the match."""
     arity(arguments, 2, 3, "REGEXP_EXTRACT")
     string = expect(arguments[0], (ValueKind.STRING,), "REGEXP_EXTRACT")
     pattern = _pattern(arguments[1], "REGEXP_EXTRACT")
@@ -38,7 +38,7 @@ def extract(arguments: Sequence[Typed]) -> Typed:
     named, groups = _named(pattern)
     if not 0 <= group <= groups:
         has = f"{groups} group{'' if groups == 1 else 's'}"
-        raise Mismatch(f"REGEXP_EXTRACT asks for group {group} of a pattern that has {has}; 0 is all that matched")
+        raise Mismatch(f"REGEXP_EXTRACT asks for group {group} of a pattern that has {has}; 0 is the whole match")
 
     def kernel(texts: Any, *_: Any) -> Any:
         found = pc.struct_field(pc.extract_regex(texts, named), [group])
@@ -48,7 +48,7 @@ def extract(arguments: Sequence[Typed]) -> Typed:
 
 
 def replace(arguments: Sequence[Typed]) -> Typed:
-    """Every match that does not overlap one before it, replaced."""
+    """Replace every match that does not overlap an earlier one."""
     arity(arguments, 3, 3, "REGEXP_REPLACE")
     string = expect(arguments[0], (ValueKind.STRING,), "REGEXP_REPLACE")
     pattern = _pattern(arguments[1], "REGEXP_REPLACE")
@@ -68,15 +68,16 @@ def _pattern(argument: Typed, who: str) -> str:
     except pa.ArrowInvalid as error:
         why = str(error).removeprefix("Invalid regular expression: ")
         raise Mismatch(
-            f"the pattern {pattern!r} of {who} is no regular expression ({why}); the syntax is RE2's, which has no "
-            "look-around and no references back"
+            f"the pattern {pattern!r} of {who} is not a regular expression ({why}); the syntax is RE2's, which has no "
+            "look-around and no backreferences"
         ) from None
     return pattern
 
 
 def _named(pattern: str) -> tuple[str, int]:
-    """The pattern with every group named, itself in one, which is what Arrow needs to take them apart; and how many
-    groups there are."""
+    """The pattern with every group named, and all of it in a group, as Arrow needs to extract them; and the number of
+    groups.
+    """
     groups = 0
 
     def name(token: re.Match[str]) -> str:
@@ -90,7 +91,7 @@ def _named(pattern: str) -> tuple[str, int]:
 
 
 def _rewritten(part: re.Match[str]) -> str:
-    """A piece of a replacement as RE2 writes it."""
+    """A part of a replacement in RE2's syntax."""
     if part.group(2) is not None:
         return "\\" + part.group(2)
     taken = part.group(1) if part.group(1) is not None else part.group()

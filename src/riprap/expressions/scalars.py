@@ -1,6 +1,7 @@
-"""Functions of single values that written expressions call: the same compiled, interpreted and on columns, bit for bit.
+"""Functions of single values that generated code calls: compiled, interpreted and on columns the results are
+identical.
 
-Numba makes one of each that takes values and arrays alike (`made`), when it is first called for.
+Numba compiles each for values and arrays alike, on its first use.
 """
 
 from collections.abc import Callable
@@ -8,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from riprap.expressions.later import Later
+from riprap.expressions.lazy_functions import LazyFunction
 
 
-def _compiled(signature: str) -> Callable[[Callable[..., Any]], Later]:
+def _compiled(signature: str) -> Callable[[Callable[..., Any]], LazyFunction]:
     def make(function: Callable[..., Any]) -> Any:
         import numba
 
         return numba.vectorize([signature], nopython=True, cache=True)(function)
 
-    return lambda function: Later(function, make)
+    return lambda function: LazyFunction(function, make)
 
 
-# The last bit of these depends on who computes them, so nobody else does.
+# The last bit of these depends on the implementation, so there is only this one.
 _real = _compiled("float64(float64)")
 
 
@@ -31,7 +32,7 @@ def exponential(x):  # type: ignore[no-untyped-def]
 
 @_real
 def natural(x):  # type: ignore[no-untyped-def]
-    """The logarithm; NaN below 0."""
+    """The natural logarithm; NaN below 0."""
     return np.log(x)
 
 
@@ -52,12 +53,12 @@ def power(x, y):  # type: ignore[no-untyped-def]
 
 @_compiled("boolean(int64, int64)")
 def product_overflows(a, b):  # type: ignore[no-untyped-def]
-    """Whether a · b leaves 64 bits."""
+    """Whether a · b exceeds 64 bits."""
     if -2147483648 <= a <= 2147483647 and -2147483648 <= b <= 2147483647:
         return False
     if a == 0 or b == 0:
         return False
-    # By magnitudes, as a product that wrapped is nothing that a compiler has to keep.
+    # By magnitudes: a compiler need not preserve a product that wrapped.
     one = np.uint64(1)
     left = np.uint64(a) if a > 0 else np.uint64(-(a + 1)) + one
     right = np.uint64(b) if b > 0 else np.uint64(-(b + 1)) + one
@@ -67,7 +68,7 @@ def product_overflows(a, b):  # type: ignore[no-untyped-def]
 
 @_compiled("int64(int64, int64)")
 def remainder(a, b):  # type: ignore[no-untyped-def]
-    """With the sign of the dividend; of 0 anything, as it is null."""
+    """With the sign of the dividend; arbitrary for divisor 0, where the result is null."""
     if b == -1 or b == 0:
         return np.int64(0)
     rest = a % b

@@ -1,4 +1,4 @@
-"""Strings. Lengths and positions count code points. Arrow does the work; nulls pass through."""
+"""String functions. Lengths and positions count code points. Arrow computes them; null in, null out."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,21 +30,21 @@ trim_right = _mapped(lambda strings: pc.utf8_rtrim(strings, " "), ValueKind.STRI
 
 
 def concatenate(arguments: Sequence[Typed]) -> Typed:
-    """NULL when any argument is."""
+    """NULL if any argument is."""
     strings = [expect(argument, (ValueKind.STRING,), "CONCAT or ||") for argument in arguments]
     empty = pa.scalar("")
     return apply(ValueKind.STRING, strings, kernel=lambda *texts: pc.binary_join_element_wise(*texts, empty))
 
 
 def constant_of(argument: Typed, kind: ValueKind, who: str) -> Any:
-    """The value of an argument that has to be a constant."""
+    """The value of an argument that must be constant."""
     if argument.kind is not kind or argument.constant is None or argument.constant.value is None:
         raise Mismatch(f"{who} must be a constant {kind.value}, not {argument}")
     return argument.constant.value
 
 
 def substring(arguments: Sequence[Typed]) -> Typed:
-    """From a position that counts from 1, or back from the end when negative; 0 is read as 1."""
+    """From a position that counts from 1, or from the end if negative; 0 is read as 1."""
     arity(arguments, 2, 3, "SUBSTRING")
     string = expect(arguments[0], (ValueKind.STRING,), "SUBSTRING")
     position = constant_of(arguments[1], ValueKind.INTEGER, "the position of SUBSTRING")
@@ -52,7 +52,7 @@ def substring(arguments: Sequence[Typed]) -> Typed:
     start = position - 1 if position > 0 else position
     stop = None if count is None else start + max(count, 0)
     if stop is not None and start < 0 <= stop:
-        stop = None  # counted back from the end, and reaching it
+        stop = None  # counted from the end, and reaching it
     if count is not None and count <= 0:
         start, stop = 0, 0
     return apply(
@@ -68,7 +68,7 @@ def starts_with(arguments: Sequence[Typed]) -> Typed:
 
 
 def like(arguments: Sequence[Typed]) -> Typed:
-    """`%` is any text, `_` one code point, and a backslash takes the next character as it is."""
+    """`%` matches any text, `_` one code point, and a backslash escapes the next character."""
     string = expect(arguments[0], (ValueKind.STRING,), "LIKE")
     pattern = constant_of(arguments[1], ValueKind.STRING, "the pattern of LIKE")
     return apply(ValueKind.BOOLEAN, [string], kernel=lambda texts, _: pc.match_like(texts, pattern))

@@ -1,8 +1,8 @@
-"""A type-checked node: its type, whether it can be null, and its value where it reads no column.
+"""A type-checked node: its type, whether it can be null, and its value if it is constant.
 
-Typing rules (in `arithmetic`, `logic`, …) take type-checked arguments and return such a node, or raise `Mismatch`. What
-is computed is written in `written.py`, for numbers, times and truth; functions of text are Arrow's, and come with their
-rule as a kernel.
+Typing rules (in `arithmetic`, `logic`, …) take type-checked arguments and return such a node, or raise `Mismatch`.
+`code_writer.py` generates the code for numbers, times and booleans; functions of text are Arrow's, and their rule
+provides them as a kernel.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,11 +14,11 @@ import pyarrow as pa
 from riprap.expressions.ast import Literal
 from riprap.expressions.kinds import ValueKind, common, kind_of, logical
 
-Kernel = Callable[..., Any]  # of what Arrow holds of each argument; null exactly where an argument is
+Kernel = Callable[..., Any]  # of the Arrow values of the arguments; null exactly where an argument is
 
 
 class Mismatch(Exception):
-    """Arguments of types that do not fit. The message says which do; `bind` adds which expression it was."""
+    """Arguments with types that do not fit. The message lists those that do; `bind` adds the expression."""
 
 
 class EvaluationError(Exception):
@@ -30,7 +30,7 @@ class Typed:
     type: pa.DataType  # logical: never a dictionary
     nullable: bool  # False only when no value can be null
     text: str = ""  # the expression, as a message shows it
-    constant: Literal | None = None  # its value, when it reads no column
+    constant: Literal | None = None  # its value, if it reads no column
     kernel: Kernel | None = None  # how Arrow computes it
 
     @property
@@ -42,12 +42,12 @@ class Typed:
 
 
 def apply(kind: ValueKind, arguments: Sequence[Typed], nullable: bool = False, kernel: Kernel | None = None) -> Typed:
-    """A node that is null when an argument is, or when `nullable`."""
+    """A node that is null if an argument is, or if `nullable`."""
     return Typed(kind.type, nullable or any(argument.nullable for argument in arguments), kernel=kernel)
 
 
 def as_kind(node: Typed, kind: ValueKind) -> Typed:
-    """`node` as `kind`, to which its own kind widens: NULL to anything, integers to floats."""
+    """`node` widened to `kind`: NULL to anything, integers to floats."""
     if node.kind is kind:
         return node
     constant = node.constant
@@ -67,7 +67,7 @@ def agreed(arguments: Sequence[Typed], why: str) -> ValueKind:
 
 
 def expect(argument: Typed, kinds: Sequence[ValueKind], who: str) -> Typed:
-    """`argument`, which must be of one of `kinds`; NULL becomes the first."""
+    """Check that `argument` is of one of `kinds`, and return it; NULL becomes the first."""
     if argument.kind is ValueKind.NULL:
         return as_kind(argument, kinds[0])
     if argument.kind not in kinds:

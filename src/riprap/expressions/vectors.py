@@ -1,12 +1,12 @@
-"""What expressions compute with: a column of values and which of them are valid.
+"""The vectors of expressions: a column of values, and which of them are valid.
 
 Fixed-width kinds are NumPy arrays (int64, float64, bool), because comparing and adding those costs a tenth of a
-nanosecond a value and selecting rows needs no bitmap. Strings and binaries stay Arrow arrays.
+nanosecond per value and selecting rows needs no bitmap. Strings and binaries stay Arrow arrays.
 
 Invariants
 - `valid` is None when nothing is null; else a bool array, or one bool for all rows.
 - `values` is one scalar when all rows have the same value; every kernel broadcasts.
-- Where a boolean is null its value is False, so its values alone say which rows are true.
+- Where a boolean is null its value is False, so its values alone determine which rows are true.
 - Where another fixed-width value is null, its value is arbitrary.
 - An Arrow-held vector's own validity agrees with `valid`.
 """
@@ -66,17 +66,17 @@ def from_arrow(column: pa.Array | pa.Scalar) -> Vector:
     return Vector(values.astype(numpy_dtype(kind), copy=False), valid)
 
 
-# By the id of an Arrow type: those that are computed with as they are stored. Most columns, so worth a short way.
+# By the id of an Arrow type: those that are computed as stored. Most columns are, so this fast path pays.
 _WORDS = {pa.int64().id: np.dtype(np.int64), pa.float64().id: np.dtype(np.float64)}
 
 
 def aligned(values: np.ndarray) -> np.ndarray:
-    """What comes over a wire may start at any byte; compiled kernels want whole words."""
+    """Data from the network may start at any byte; compiled kernels need aligned words."""
     return values if values.flags.aligned else values.copy()
 
 
 def address_of(array: pa.Array) -> tuple[int, ...]:
-    """Two arrays of one type with the same address are the same, as long as both live."""
+    """Two arrays of one type with the same address are equal, as long as both exist."""
     return (len(array), array.offset, *(buffer.address if buffer is not None else 0 for buffer in array.buffers()))
 
 
@@ -123,5 +123,5 @@ def to_arrow(vector: Vector, type_: pa.DataType, rows: int) -> pa.Array:
 
 
 def full(values: Any, rows: int) -> np.ndarray:
-    """A contiguous array of `rows` values, of what may be one scalar."""
+    """A contiguous array of `rows` values, from an array or a scalar."""
     return np.ascontiguousarray(values if np.ndim(values) else np.full(rows, values))

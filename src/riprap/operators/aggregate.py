@@ -28,11 +28,11 @@ _NONE, _FOREVER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 _HASH_BITS = np.uint64(2**63 - 1)  # the bits of a group's hash that become its `_n`
 
 
-class _Spoken(NamedTuple):
-    """Windows that emit, in order: at row `rows` of the batch, group `who` over insertion indices [lo, hi)."""
+class _Emitted(NamedTuple):
+    """Windows that emit, in order: the row of the batch, the group, and the insertion indices [lo, hi)."""
 
     rows: np.ndarray
-    who: np.ndarray
+    groups: np.ndarray
     lo: np.ndarray
     hi: np.ndarray
 
@@ -97,7 +97,7 @@ class AggregateOperator(WindowedOperator):
                 self.pool,
                 stamped=isinstance(spec.window, Time | Session),
                 period=spec.every.size if isinstance(spec.every, Count) and not spec.tumbling else 1,
-                speaks_by_time=isinstance(spec.every, Time) and not isinstance(spec.window, Time),
+                emits_by_time=isinstance(spec.every, Time) and not isinstance(spec.window, Time),
                 ring=self.ring,
             )
         }
@@ -123,7 +123,7 @@ class AggregateOperator(WindowedOperator):
     def process(self, channel: Channel, batch: pa.RecordBatch) -> list[Emission]:
         if self.repeating:
             assert self.repetition is not None
-            (batch,) = self.repetition.put([batch])
+            (batch,) = self.repetition.consume([batch])
         self.version += batch.num_rows
         if batch.num_rows == 0:
             return []
@@ -145,23 +145,23 @@ class AggregateOperator(WindowedOperator):
         positions = np.empty(count, np.int64)
         boundaries = None
         if isinstance(spec.every, Time | Session):
-            spoken, boundaries = self._by_time(groups, ts, _NONE, positions)
+            emitted, boundaries = self._by_time(groups, ts, _NONE, positions)
         elif isinstance(spec.every, Count):
-            spoken = self._by_count(groups, ts, positions)
+            emitted = self._by_count(groups, ts, positions)
         else:
-            spoken = None
+            emitted = None
             positions = insert_all(groups, store.base, store.cap, store.tail)
         for name, _ in self.arguments:
             store.write(name, positions, words[name])
         if touched is not None:
-            self._track(touched, groups, ts, spoken)
-        if spoken is None or not len(spoken.who):
+            self._track(touched, groups, ts, emitted)
+        if emitted is None or not len(emitted.groups):
             emissions = []
         elif boundaries is not None:
-            emissions = [self._at_boundaries(spoken, boundaries, triggered_by_rows=True)]
+            emissions = [self._at_boundaries(emitted, boundaries, triggered_by_rows=True)]
         else:
             assert batch is not None
-            emissions = [self._at_rows(spoken, batch)]
+            emissions = [self._at_rows(emitted, batch)]
         self.tidy(count)
         return emissions
 
@@ -194,27 +194,27 @@ class AggregateOperator(WindowedOperator):
             return np.zeros(batch.num_rows, np.int64)
         return self.groups.groups([batch.column(name) for name in self.spec.by])
 
-    def _track(self, touched: Touched, groups: np.ndarray, ts: np.ndarray, spoken: _Spoken | None) -> None:
+    def _track(self, touched: Touched, groups: np.ndarray, ts: np.ndarray, emitted: _Emitted | None) -> None:
         assert self.tracker is not None
         if self.spec.tumbling:
-            self.tracker.tumbled(touched, groups, ts, spoken.who if spoken is not None else np.empty(0, np.int64))
+            self.tracker.tumbled(touched, groups, ts, emitted.groups if emitted is not None else np.empty(0, np.int64))
         else:
             self.tracker.slid(touched, ts)
 
-    def _by_count(self, groups: np.ndarray, ts: np.ndarray, positions: np.ndarray) -> _Spoken:
+    def _by_count(self, groups: np.ndarray, ts: np.ndarray, positions: np.ndarray) -> _Emitted:
         store, spec = self.stores[0], self.spec
         every = cast(Count, spec.every).size
         rings = (store.base, store.cap, store.head, store.tail)
         if isinstance(spec.window, Time):
-            return _Spoken(
+            return _Emitted(
                 *time_by_count(groups, ts, *rings, store.stamps, spec.window.size, every, self.now, positions)
             )
         size = cast(Count, spec.window).size
-        return _Spoken(*count_by_count(groups, *rings, size, every, spec.tumbling, spec.partial, positions))
+        return _Emitted(*count_by_count(groups, *rings, size, every, spec.tumbling, spec.partial, positions))
 
     def _by_time(
         self, groups: np.ndarray, ts: np.ndarray, until: int, positions: np.ndarray
-    ) -> tuple[_Spoken, np.ndarray]:
+    ) -> tuple[_Emitted, np.ndarray]:
         """Insert rows and emit at boundaries; ordered by boundary, then by the groups' hash."""
         store, spec = self.stores[0], self.spec
         known = min(self.groups.count, len(store.base))
@@ -227,42 +227,42 @@ class AggregateOperator(WindowedOperator):
             by_time = isinstance(spec.window, Time)
             window, every = cast(Time | Count, spec.window).size, cast(Time, spec.every).size
             out, boundary = by_boundary(
-                groups, ts, until, store.base, store.cap, store.head, store.tail, store.spoke, store.stamps, known,
-                window, every, by_time, self._boundary, self.now, positions,
+                groups, ts, until, store.base, store.cap, store.head, store.tail, store.emitted_tail, store.stamps,
+                known, window, every, by_time, self._boundary, self.now, positions,
             )  # fmt: skip
             self._boundary = int(boundary)
         out = out[np.lexsort((self.groups.hashes[out[:, 1]] & _HASH_BITS, out[:, 4]))]
-        return _Spoken(*(np.ascontiguousarray(out[:, j]) for j in range(4))), out[:, 4]
+        return _Emitted(*(np.ascontiguousarray(out[:, j]) for j in range(4))), out[:, 4]
 
     # Emitting --------------------------------------------------------------------------------------------------------
 
-    def _at_rows(self, spoken: _Spoken, batch: pa.RecordBatch) -> Emission:
+    def _at_rows(self, emitted: _Emitted, batch: pa.RecordBatch) -> Emission:
         """Groups that emit at a tuple: the tuple has the group's key and the order key."""
         passed = [name for name in self.spec.by if name in self.setting.wanted[0]]
         keys = [name for name in KEY_COLUMNS if name in batch.schema.names]
-        trigger = take(batch.select([*passed, *keys]), spoken.rows)
-        columns = self._columns(spoken, {name: trigger.column(name) for name in passed})
+        trigger = take(batch.select([*passed, *keys]), emitted.rows)
+        columns = self._columns(emitted, {name: trigger.column(name) for name in passed})
         columns |= {name: trigger.column(name) for name in keys}
-        return Emission(0, batch_of(columns), spoken.rows)
+        return Emission(0, batch_of(columns), emitted.rows)
 
-    def _at_boundaries(self, spoken: _Spoken, boundaries: np.ndarray, *, triggered_by_rows: bool) -> Emission:
+    def _at_boundaries(self, emitted: _Emitted, boundaries: np.ndarray, *, triggered_by_rows: bool) -> Emission:
         boundaries = np.ascontiguousarray(boundaries)
         number = boundaries if isinstance(self.spec.every, Session) else boundaries // cast(Time, self.spec.every).size
-        keys = Keys(boundaries, np.array([TIMER], np.int64), number, self._group_numbers(spoken.who))
-        return self._by_group(spoken, keys, spoken.rows if triggered_by_rows else None)
+        keys = Keys(boundaries, np.array([TIMER], np.int64), number, self._group_numbers(emitted.groups))
+        return self._by_group(emitted, keys, emitted.rows if triggered_by_rows else None)
 
-    def _by_group(self, spoken: _Spoken, keys: Keys, triggers: np.ndarray | None) -> Emission:
+    def _by_group(self, emitted: _Emitted, keys: Keys, triggers: np.ndarray | None) -> Emission:
         """Groups that emit without a tuple: their key comes from the group table."""
-        own = self.groups.columns(spoken.who) if self.spec.by else []
+        own = self.groups.columns(emitted.groups) if self.spec.by else []
         by = dict(zip(self.spec.by, own, strict=True))
-        columns = self._columns(spoken, {name: by[name] for name in self.spec.by if name in self.setting.wanted[0]})
+        columns = self._columns(emitted, {name: by[name] for name in self.spec.by if name in self.setting.wanted[0]})
         return Emission(0, batch_of(columns | key_columns(keys, self.setting.output_shapes[0])), triggers)
 
     def _group_numbers(self, groups: np.ndarray) -> np.ndarray:
         return (self.groups.hashes[groups] & _HASH_BITS).view(np.int64)
 
-    def _columns(self, spoken: _Spoken, by: dict[str, pa.Array]) -> dict[str, pa.Array]:
-        windows = Windows(self.stores[0], spoken.who, spoken.lo, spoken.hi, overlapping=not self.spec.tumbling)
+    def _columns(self, emitted: _Emitted, by: dict[str, pa.Array]) -> dict[str, pa.Array]:
+        windows = Windows(self.stores[0], emitted.groups, emitted.lo, emitted.hi, overlapping=not self.spec.tumbling)
         for function in self._functions:
             if function.name in self.setting.wanted[0]:
                 by[function.name] = function.over(windows)
@@ -278,19 +278,19 @@ class AggregateOperator(WindowedOperator):
         if not isinstance(self.spec.window, Punctuated):
             return [Emission(0, Punctuation(self._behind_boundary(punctuation.key)))]
         store = self.stores[0]
-        who = store.live()
-        if not len(who):  # behind all groups: another punctuation with the same trigger may have made them emit
+        groups = store.live()
+        if not len(groups):  # behind all groups: another punctuation with the same trigger may have made them emit
             return [Emission(0, Punctuation(behind_trigger(punctuation.key)))]
-        who = who[np.argsort(self.groups.hashes[who] & _HASH_BITS, kind="stable")]
-        spoken = _Spoken(np.empty(0, np.int64), who, store.head[who], store.tail[who])
+        groups = groups[np.argsort(self.groups.hashes[groups] & _HASH_BITS, kind="stable")]
+        emitted = _Emitted(np.empty(0, np.int64), groups, store.head[groups], store.tail[groups])
         key = punctuation.key
-        ts, src, seq = (np.full(len(who), part, np.int64) for part in key[:3])
-        emission = self._by_group(spoken, Keys(ts, src, seq, self._group_numbers(who)), None)
-        store.head[who] = store.tail[who]
+        ts, src, seq = (np.full(len(groups), part, np.int64) for part in key[:3])
+        emission = self._by_group(emitted, Keys(ts, src, seq, self._group_numbers(groups)), None)
+        store.head[groups] = store.tail[groups]
         self.version += 1
         if self.tracker is not None:
-            self.tracker.close(who)
-        last = key._replace(n=int(self._group_numbers(who[-1:])[0]))
+            self.tracker.close(groups)
+        last = key._replace(n=int(self._group_numbers(groups[-1:])[0]))
         return [emission, Emission(0, Punctuation(last))]
 
     def _behind_boundary(self, key: OrderKey) -> OrderKey:
@@ -302,10 +302,10 @@ class AggregateOperator(WindowedOperator):
         return key if beside else behind_boundary(key, number, int(_HASH_BITS))
 
     def watermark(self, key: OrderKey) -> list[Emission]:
-        return self._speak_until(key.ts) if self._waits_for(key.ts) else []
+        return self._emit_until(key.ts) if self._waits_for(key.ts) else []
 
     def end(self) -> list[Emission]:
-        return self._speak_until(_FOREVER) if self._waits_for(_FOREVER) else []
+        return self._emit_until(_FOREVER) if self._waits_for(_FOREVER) else []
 
     def _waits_for(self, time: int) -> bool:
         """Whether a window may emit at or before a time."""
@@ -315,15 +315,15 @@ class AggregateOperator(WindowedOperator):
             return bool(self._earliest[0] <= time) and self.groups.count > 0
         return isinstance(self.spec.every, Time) and self._boundary != _NONE and self._boundary <= time
 
-    def _speak_until(self, until: int) -> list[Emission]:
+    def _emit_until(self, until: int) -> list[Emission]:
         nothing = np.empty(0, np.int64)
-        spoken, boundaries = self._by_time(nothing, nothing, until, nothing)
+        emitted, boundaries = self._by_time(nothing, nothing, until, nothing)
         if self.tracker is not None and self.spec.tumbling:
-            self.tracker.close(spoken.who)
-        if not len(spoken.who):
+            self.tracker.close(emitted.groups)
+        if not len(emitted.groups):
             return []
         self.version += 1
-        return [self._at_boundaries(spoken, boundaries, triggered_by_rows=False)]
+        return [self._at_boundaries(emitted, boundaries, triggered_by_rows=False)]
 
     def next_boundary(self) -> int | None:
         if isinstance(self.spec.every, Session):
@@ -339,7 +339,7 @@ class AggregateOperator(WindowedOperator):
     # The past ---------------------------------------------------------------------------------------------------------
 
     @property
-    def speaking_period(self) -> int:  # type: ignore[override]
+    def emission_period(self) -> int:  # type: ignore[override]
         return self.spec.every.size if isinstance(self.spec.every, Time) else 0
 
     def insert_past(

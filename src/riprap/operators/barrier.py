@@ -46,11 +46,11 @@ class BarrierOperator(WindowedOperator):
                 if len(groups):
                     store.write(name, positions, to_words(batches[port].column(name), self.pool))
         sets = min(store.size() for store in self.stores.values())
-        emissions = self._give_out(sets, waiting, batches, ports) if sets else []
+        emissions = self._emit(sets, waiting, batches, ports) if sets else []
         self.tidy(len(ports))
         return emissions
 
-    def _give_out(
+    def _emit(
         self, sets: int, waiting: list[int], batches: Sequence[pa.RecordBatch], ports: np.ndarray
     ) -> list[Emission]:
         """Emit the next `sets` sets. A set is complete when the last of its tuples arrives: that one is its trigger."""

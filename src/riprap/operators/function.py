@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.expressions.ast import Expression, Node, columns_of
+from riprap.expressions.code_writer import Block, CannotCompile, ExpressionWriter, FunctionWriter, Value
 from riprap.expressions.column_functions import folded
 from riprap.expressions.facts import may_fail
 from riprap.expressions.lookup_tables import Fetch, Table
-from riprap.expressions.written import Block, ExpressionWriter, FunctionWriter, Unwritten, Value
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class Function(FunctionWriter):
         self, dictionary: str, column: str, field: pa.Field, node: Node, made: pa.DataType
     ) -> tuple[str, str, str]:
         if dictionary in self.chosen.values():
-            raise Unwritten("a function of text that rows of the same call compute")
+            raise CannotCompile("a function of text that rows of the same call compute")
         return super().table(dictionary, column, field, node, made)
 
     def truth(self, block: Block, columns: Mapping[str, Value], condition: Expression) -> str:

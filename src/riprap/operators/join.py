@@ -67,10 +67,10 @@ class JoinOperator(WindowedOperator):
                 if name in setting.wanted[0]
             ]
         # The port of each output column. An `on` column that both ports have comes from the port that triggers alone.
-        self._speaking = [port for port in (0, 1) if self.spec.triggers(port)]
+        self._trigger_ports = [port for port in (0, 1) if self.spec.triggers(port)]
         shared = {left for left, right in self.spec.on if left == right}
-        both = len(self._speaking) == 2
-        arriving = 0 if both else self._speaking[0]
+        both = len(self._trigger_ports) == 2
+        arriving = 0 if both else self._trigger_ports[0]
         self.port_of: dict[str, int] = {}
         for name in combined.names:
             in_left = name in setting.schemas[0].names
@@ -114,7 +114,7 @@ class JoinOperator(WindowedOperator):
     def process_merged(self, batches: Sequence[pa.RecordBatch], ports: np.ndarray) -> list[Emission]:
         if self.repeating:
             assert self.repetition is not None
-            batches = self.repetition.put(batches)
+            batches = self.repetition.consume(batches)
             ports = ports[len(ports) - sum(batch.num_rows for batch in batches) :]
             if not len(ports):
                 return []
@@ -230,8 +230,8 @@ class JoinOperator(WindowedOperator):
     ) -> pa.RecordBatch:
         """These columns of the matched pairs, and `_ts` and `_seq` of the arrival for expressions."""
         columns: dict[str, pa.Array] = {}
-        if len(self._speaking) == 1:
-            arriving = self._speaking[0]
+        if len(self._trigger_ports) == 1:
+            arriving = self._trigger_ports[0]
             own = batches[arriving]
             for name in names:
                 if self.port_of[name] == arriving:
@@ -282,7 +282,7 @@ class JoinOperator(WindowedOperator):
     ) -> pa.RecordBatch:
         """As `_pairs`, for outer joins, where a pair may have one side only: common columns come from the arrival."""
         mine = [np.flatnonzero(matches.sides == port) for port in (0, 1)]
-        there = [port for port in (0, 1) if len(mine[port])] or self._speaking[:1]
+        there = [port for port in (0, 1) if len(mine[port])] or self._trigger_ports[:1]
         order = pa.array(np.argsort(np.concatenate([mine[port] for port in there])))
         columns: dict[str, pa.Array] = {}
         for name in names:
@@ -311,8 +311,8 @@ class JoinOperator(WindowedOperator):
 
     def _order_keys(self, matches: _Matches, keys: list[Keys | None], *, number: bool = True) -> dict[str, pa.Array]:
         """Each output has its arrival's key, numbered where one arrival causes several outputs."""
-        if len(self._speaking) == 1:
-            result = cast(Keys, keys[self._speaking[0]]).rows(matches.rows)
+        if len(self._trigger_ports) == 1:
+            result = cast(Keys, keys[self._trigger_ports[0]]).rows(matches.rows)
         else:
             result = Keys(*(np.empty(len(matches.rows), np.int64) for _ in range(4)))
             for port, own in enumerate(keys):

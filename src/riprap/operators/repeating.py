@@ -54,36 +54,36 @@ class Repetition:
         self.rows, self.marks = past.from_rows.copy(), past.from_marks.copy()
         self.seen = np.zeros(past.windows.count, bool)  # windows that rows were inserted into
         self._unseen = past.bare.copy()
-        self._spoken = np.zeros(past.windows.count, np.int64)  # inserted rows that a boundary covered, per window
+        self._emitted = np.zeros(past.windows.count, np.int64)  # inserted rows that a boundary covered, per window
         self.over = False
-        self._look()
+        self._finish_if_reached()
 
     def punctuated(self, port: int) -> bool:
         """A punctuation arrives; return whether it belongs to the past."""
         if self.over or self.marks[port] >= self._past.marks[port]:
             return False
         self.marks[port] += 1
-        self._look()
+        self._finish_if_reached()
         return True
 
     def left(self, port: int) -> int:
         """How many rows of the past have not arrived yet."""
         return int(self._past.rows[port] - self.rows[port])
 
-    def put(self, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    def consume(self, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
         """Rows arrive, a batch for each port; return those that do not belong to the past."""
         rest = []
         for port, batch in enumerate(batches):
             count = min(batch.num_rows, self.left(port))
             if count > 0:
-                self._put(port, batch.slice(0, count))
+                self._consume(port, batch.slice(0, count))
                 self.rows[port] += count
             rest.append(batch.slice(max(count, 0)))
-        self._look()
+        self._finish_if_reached()
         assert self.over or not any(batch.num_rows for batch in rest), "rows overtook rows of the past"
         return rest
 
-    def _put(self, port: int, batch: pa.RecordBatch) -> None:
+    def _consume(self, port: int, batch: pa.RecordBatch) -> None:
         operator = self._operator
         if port not in operator.stores:
             return
@@ -93,8 +93,8 @@ class Repetition:
             words = operator.words_of(port, batch.take(pa.array(missing)))
             self._insert(port, windows, groups[missing], times_of(batch)[missing], words, self.rows[port] + missing)
 
-    def put_words(self, groups: np.ndarray, ts: np.ndarray, words: Mapping[str, TextColumn]) -> int:
-        """As `put`, for rows of port 0 with known groups, times and stored columns; return how many belonged to the
+    def consume_words(self, groups: np.ndarray, ts: np.ndarray, words: Mapping[str, TextColumn]) -> int:
+        """As `consume`, for rows of port 0 with known groups, times and stored columns; return how many belonged to the
         past.
         """
         count = min(len(groups), self.left(0))
@@ -103,7 +103,7 @@ class Repetition:
             chosen = {name: TextColumn(v[missing], ok[missing] if len(ok) else ok) for name, (v, ok) in words.items()}
             self._insert(0, windows, groups[missing], ts[missing], chosen, self.rows[0] + missing)
         self.rows[0] += count
-        self._look()
+        self._finish_if_reached()
         return count
 
     def _missing(self, port: int, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -132,12 +132,12 @@ class Repetition:
                 own = groups[fresh][places]
                 other.head[own] = other.tail[own] = past.at[each][ones]
         operator.insert_past(port, words, groups, ts, number)
-        if store.speaks_by_time:
-            every = operator.speaking_period
-            spoken = windows[(ts // every) * every + every < past.scalars["boundary"]]
-            np.add.at(self._spoken, spoken, 1)
+        if store.emits_by_time:
+            every = operator.emission_period
+            emitted = windows[(ts // every) * every + every < past.scalars["boundary"]]
+            np.add.at(self._emitted, emitted, 1)
 
-    def _look(self) -> None:
+    def _finish_if_reached(self) -> None:
         """If the point is reached, set the state to what it was there."""
         past = self._past
         if self.over or (self.rows < past.rows).any() or (self.marks < past.marks).any():
@@ -147,11 +147,11 @@ class Repetition:
         operator.restore_scalars(past.scalars)
         groups = self.groups()
         for port, store in operator.stores.items():
-            if store.speaks_by_time and len(groups):
+            if store.emits_by_time and len(groups):
                 passed = (past.scalars["boundary"] > past.boundary) | past.bare
-                spoken = past.at[port] + self._spoken
-                known = store.spoke[groups]
-                store.spoke[groups] = np.where(passed & (~past.bare | (self._spoken > 0)), spoken, known)
+                emitted = past.at[port] + self._emitted
+                known = store.emitted_tail[groups]
+                store.emitted_tail[groups] = np.where(passed & (~past.bare | (self._emitted > 0)), emitted, known)
         operator.settle()
         if self._then is not None:
             self._then(self)

@@ -30,29 +30,31 @@ _LONG = 32  # tuples per window from which sliding from window to window is fast
 
 
 class Windows:
-    """Windows that emit: group `who` over its insertion indices [lo, hi). `overlapping`: a row can be in several."""
+    """Windows that emit: groups and insertion indices [lo, hi). `overlapping`: a row can be in several."""
 
-    def __init__(self, store: RowStore, who: np.ndarray, lo: np.ndarray, hi: np.ndarray, *, overlapping: bool) -> None:
-        self.store, self.who, self.lo, self.hi, self._overlapping = store, who, lo, hi, overlapping
+    def __init__(
+        self, store: RowStore, groups: np.ndarray, lo: np.ndarray, hi: np.ndarray, *, overlapping: bool
+    ) -> None:
+        self.store, self.groups, self.lo, self.hi, self._overlapping = store, groups, lo, hi, overlapping
 
     @property
     def ranges(self) -> tuple[np.ndarray, ...]:
-        return (self.store.base, self.store.cap, self.who, self.lo, self.hi)
+        return (self.store.base, self.store.cap, self.groups, self.lo, self.hi)
 
     @cached_property
     def order(self) -> np.ndarray | None:
         """Windows group by group, where sliding from one to the next is faster; else None."""
-        if not self._overlapping or int((self.hi - self.lo).sum()) <= _LONG * len(self.who):
+        if not self._overlapping or int((self.hi - self.lo).sum()) <= _LONG * len(self.groups):
             return None
         return self.by_group
 
     @cached_property
     def by_group(self) -> np.ndarray:
         """Windows group by group, in order within each group."""
-        return np.argsort(self.who, kind="stable")
+        return np.argsort(self.groups, kind="stable")
 
     def positions_at(self, index: np.ndarray) -> np.ndarray:
-        return self.store.base[self.who] + (index & (self.store.cap[self.who] - 1))
+        return self.store.base[self.groups] + (index & (self.store.cap[self.groups] - 1))
 
 
 class WindowFunction:
@@ -82,13 +84,13 @@ class WindowFunction:
 
     def _percentile(self, windows: Windows) -> pa.Array:
         column = windows.store.column(self._column)
-        values, some = percentiles(*column, *windows.ranges, windows.by_group, self._call.share)
-        return from_words(values, some, pa.float64(), windows.store.pool)
+        values, valid = percentiles(*column, *windows.ranges, windows.by_group, self._call.share)
+        return from_words(values, valid, pa.float64(), windows.store.pool)
 
     def _sum(self, windows: Windows) -> pa.Array:
-        values, some = self._sums(windows)
+        values, valid = self._sums(windows)
         type_ = pa.float64() if values.dtype == np.float64 else pa.int64()
-        return from_words(values, some, type_, windows.store.pool)
+        return from_words(values, valid, type_, windows.store.pool)
 
     def _sums(self, windows: Windows) -> tuple[np.ndarray, np.ndarray]:
         column = windows.store.column(self._column)
@@ -97,7 +99,7 @@ class WindowFunction:
             return sum_floats(*column, *windows.ranges)
         if floats:
             return sum_floats_sliding(*column, *windows.ranges, windows.order)
-        values, some, overflow = sum_integers(*column, *windows.ranges) if windows.order is None else (
+        values, valid, overflow = sum_integers(*column, *windows.ranges) if windows.order is None else (
             sum_integers_sliding(*column, *windows.ranges, windows.order)
         )  # fmt: skip
         if overflow:
@@ -105,12 +107,12 @@ class WindowFunction:
                 f"operator {self._spec.name}: {self.name} exceeds 64 bits; "
                 "cast its argument to double, or use a smaller window"
             )
-        return values, some
+        return values, valid
 
     def _avg(self, windows: Windows) -> pa.Array:
-        values, some = self._sums(windows)
+        values, valid = self._sums(windows)
         counts = np.maximum(self._counts(windows), 1)
-        return from_words(values.astype(np.float64) / counts, some, pa.float64(), windows.store.pool)
+        return from_words(values.astype(np.float64) / counts, valid, pa.float64(), windows.store.pool)
 
     def _min(self, windows: Windows) -> pa.Array:
         return self._extreme(windows, False)
@@ -121,10 +123,10 @@ class WindowFunction:
     def _extreme(self, windows: Windows, largest: bool) -> pa.Array:
         column = windows.store.column(self._column)
         if windows.order is None:
-            values, some = extremes(*column, *windows.ranges, largest)
+            values, valid = extremes(*column, *windows.ranges, largest)
         else:
-            values, some = extremes_sliding(*column, *windows.ranges, largest, windows.order)
-        return from_words(values, some, windows.store.type_of(self._column), windows.store.pool)
+            values, valid = extremes_sliding(*column, *windows.ranges, largest, windows.order)
+        return from_words(values, valid, windows.store.type_of(self._column), windows.store.pool)
 
     def _first(self, windows: Windows) -> pa.Array:
         return windows.store.gather(self._column, windows.positions_at(windows.lo))
@@ -134,7 +136,7 @@ class WindowFunction:
 
     def _apply(self, windows: Windows) -> pa.Array:
         column = windows.store.column(self._column)
-        positions = positions_of(windows.who, windows.lo, windows.hi, windows.store.base, windows.store.cap)
+        positions = positions_of(windows.groups, windows.lo, windows.hi, windows.store.base, windows.store.cap)
         values = column.values[positions]
         if len(column.valid):
             missing = column.valid[positions] == 0

@@ -30,10 +30,10 @@ class _Column:
 
 
 class StoreImage(NamedTuple):
-    """A copy of the arrays of a store: rings by group, `spoke` by group, the used part of each column."""
+    """A copy of the arrays of a store: rings by group, `emitted_tail` by group, the used part of each column."""
 
     rings: np.ndarray
-    spoke: np.ndarray
+    emitted_tail: np.ndarray
     used: int
     columns: tuple[tuple[np.ndarray, np.ndarray], ...]
 
@@ -49,13 +49,13 @@ class RowStore:
         *,
         stamped: bool = False,
         period: int = 1,
-        speaks_by_time: bool = False,
+        emits_by_time: bool = False,
         ring: int = 0,
     ) -> None:
         self.groups = groups
         self.pool = pool
         self.period = period  # a group emits by its insertion index modulo this
-        self.speaks_by_time = speaks_by_time  # whether `spoke` matters
+        self.emits_by_time = emits_by_time  # whether `emitted_tail` matters
         self.stamp_origin = 0  # stamps are relative to this (numbers of tuples to the newest; times to 0)
         stamp = [(STAMP, pa.int64())] if stamped else []
         self._columns = {
@@ -65,9 +65,9 @@ class RowStore:
         self._room = 256
         self.rings = np.zeros((64, 4), np.int64)  # base, cap, head, tail in one cache line: a step reads all four
         self.base, self.cap, self.head, self.tail = self.rings.T
-        self.spoke = np.zeros(64, np.int64)  # for windows that emit by time: the tail when the group last emitted
+        self.emitted_tail = np.zeros(64, np.int64)  # tail at the last emission, for windows that emit by time
         self._scratch = np.zeros(64, np.int64)
-        self._marks: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}  # version → head, tail, spoke
+        self._marks: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}  # version → head, tail, emitted_tail
         self.ring = ring  # places of every ring, side by side, if all have one size; else 0
         if ring:
             self.ends = np.zeros((64, 2), np.int64)  # head and tail in one cache line: a step reads both
@@ -98,7 +98,7 @@ class RowStore:
             size = max(groups, 2 * len(self.base))
             self.rings = np.concatenate([self.rings, np.zeros((size - len(self.rings), 4), np.int64)])
             self.base, self.cap, self.head, self.tail = self.rings.T
-            self.spoke, self._scratch = _padded(self.spoke, size), _padded(self._scratch, size)
+            self.emitted_tail, self._scratch = _padded(self.emitted_tail, size), _padded(self._scratch, size)
             self.pool.moves += 1
 
     def free(self, places: int) -> None:
@@ -119,7 +119,7 @@ class RowStore:
         if groups * self.ring <= self._room and groups <= len(self.cap) and self.cap[groups - 1]:
             return
         if groups > len(self.base):
-            for name in ("base", "cap", "spoke", "_scratch"):
+            for name in ("base", "cap", "emitted_tail", "_scratch"):
                 setattr(self, name, _padded(getattr(self, name), groups))
             self.ends = np.concatenate([self.ends, np.zeros((groups - len(self.ends), 2), np.int64)])
             self.head, self.tail = self.ends.T
@@ -223,7 +223,7 @@ class RowStore:
                 values = values - self.stamp_origin
             valid = column.valid[positions] if len(column.valid) else ALL_VALID
             fold_column(TextColumn(values, valid), column.type, self.pool, hashes)
-        waiting = (self.tail[groups] > self.spoke[groups]) if self.speaks_by_time else np.zeros(len(groups), bool)
+        waiting = (self.tail[groups] > self.emitted_tail[groups]) if self.emits_by_time else np.zeros(len(groups), bool)
         out = (self.tail[groups] % self.period * 2 + waiting).astype(np.uint64)
         fold_runs(hashes, self.tail[groups] - self.head[groups], out)
         return out
@@ -233,15 +233,15 @@ class RowStore:
     def save(self, prefix: str, version: int, since: int | None) -> dict[str, pa.RecordBatch]:
         """The tables of a snapshot, or of a delta since a marked version."""
         count = min(self.groups.count, len(self.base))
-        head, tail, spoke = self.head[:count], self.tail[:count], self.spoke[:count]
+        head, tail, emitted_tail = self.head[:count], self.tail[:count], self.emitted_tail[:count]
         if since is None:
             groups = self.live()
             rows = tail - head
         else:
-            old_head, old_tail, old_spoke = (_padded(array, count) for array in self._marks[since])
-            groups = np.flatnonzero((head != old_head) | (tail != old_tail) | (spoke != old_spoke))
+            old_head, old_tail, old_emitted_tail = (_padded(array, count) for array in self._marks[since])
+            groups = np.flatnonzero((head != old_head) | (tail != old_tail) | (emitted_tail != old_emitted_tail))
             rows = np.minimum(tail - head, tail - old_tail)
-        self._marks[version] = (head.copy(), tail.copy(), spoke.copy())
+        self._marks[version] = (head.copy(), tail.copy(), emitted_tail.copy())
         while len(self._marks) > _MARKS:
             del self._marks[next(iter(self._marks))]
         groups = groups[np.argsort(self.groups.hashes[groups])]
@@ -255,7 +255,7 @@ class RowStore:
             "_hash": pa.array(self.groups.hashes[groups]),
             "_head": pa.array(head),
             "_tail": pa.array(tail),
-            "_spoke": pa.array(self.spoke[groups] if self.speaks_by_time else np.zeros(len(groups), np.int64)),
+            "_spoke": pa.array(self.emitted_tail[groups] if self.emits_by_time else np.zeros(len(groups), np.int64)),
             "_rows": pa.array(rows),
         }
         positions = positions_of(groups, tail - rows, tail, self.base, self.cap)
@@ -271,7 +271,8 @@ class RowStore:
             groups = self.groups.groups(columns) if count else np.empty(0, np.int64)
         else:
             groups = np.zeros(count, np.int64)
-        head, tail, spoke, rows = (keys.column(name).to_numpy() for name in ("_head", "_tail", "_spoke", "_rows"))
+        names = ("_head", "_tail", "_spoke", "_rows")
+        head, tail, emitted_tail, rows = (keys.column(name).to_numpy() for name in names)
         self.reserve(np.empty(0, np.int64))
         whole = rows == tail - head
         self.head[groups[whole]] = self.tail[groups[whole]] = head[whole]
@@ -283,21 +284,21 @@ class RowStore:
         for name in self._columns:
             self.write(name, positions, to_words(content.column(name), self.pool))
         self.head[groups] = head
-        self.spoke[groups] = spoke
+        self.emitted_tail[groups] = emitted_tail
 
     def image(self) -> StoreImage:
         """A copy of everything, for `put_back` into this store."""
         count = min(self.groups.count, len(self.base))
         used = count * self.ring if self.ring else self.used
         columns = tuple((c.values[:used].copy(), c.valid[:used].copy()) for c in self._columns.values())
-        return StoreImage((self.ends if self.ring else self.rings)[:count].copy(), self.spoke[:count].copy(),
+        return StoreImage((self.ends if self.ring else self.rings)[:count].copy(), self.emitted_tail[:count].copy(),
                           self.used, columns)  # fmt: skip
 
     def put_back(self, image: StoreImage) -> None:
         """Load an image into the current arrays, which never shrink."""
         count, rings = len(image.rings), self.ends if self.ring else self.rings
-        rings[:count], self.spoke[:count] = image.rings, image.spoke
-        rings[count:], self.spoke[count:] = 0, 0
+        rings[:count], self.emitted_tail[:count] = image.rings, image.emitted_tail
+        rings[count:], self.emitted_tail[count:] = 0, 0
         self.used, self._marks = image.used, {}
         for column, (values, valid) in zip(self._columns.values(), image.columns, strict=True):
             column.values[: len(values)] = values
@@ -307,9 +308,9 @@ class RowStore:
     def mark(self, version: int) -> None:
         """Allow a delta to be based on this version (after a restore)."""
         count = min(self.groups.count, len(self.base))
-        self._marks = {version: (self.head[:count].copy(), self.tail[:count].copy(), self.spoke[:count].copy())}
+        self._marks = {version: (self.head[:count].copy(), self.tail[:count].copy(), self.emitted_tail[:count].copy())}
 
-    def came_since(self, version: int) -> int:
+    def rows_since(self, version: int) -> int:
         """Rows of windows that are newer than a marked version."""
         count = min(self.groups.count, len(self.base))
         head, tail, old_tail = self.head[:count], self.tail[:count], _padded(self._marks[version][1], count)

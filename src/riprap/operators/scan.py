@@ -76,7 +76,7 @@ class ScanOperator(WindowedOperator):
         for turn in range(most):
             rows = order[ends[turn] : ends[turn + 1]]
             self._update(take(given, rows), before[rows], positions[rows])
-        emissions = self._given_out(batch, positions)
+        emissions = self._emit(batch, positions)
         self.tidy(count)
         return emissions
 
@@ -101,7 +101,7 @@ class ScanOperator(WindowedOperator):
         words = TextColumn(own, present if not present.all() else ALL_VALID)
         return from_words(words.values, words.valid, field.type, self.pool)
 
-    def _given_out(self, batch: pa.RecordBatch, positions: np.ndarray) -> list[Emission]:
+    def _emit(self, batch: pa.RecordBatch, positions: np.ndarray) -> list[Emission]:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         columns |= {field.name: self.stores[0].gather(field.name, positions) for field in self.fields}
         seen, rows = batch_of(columns), None

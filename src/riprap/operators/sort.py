@@ -53,7 +53,7 @@ class SortOperator(WindowedOperator):
             start = stop
             window = self.spec.window
             if isinstance(window, Count) and self.stores[0].size() == window.size:
-                emissions += self._give_out(self._last, stop - 1)
+                emissions += self._emit(self._last, stop - 1)
             elif isinstance(window, Time) and stop < batch.num_rows:
                 emissions += self._at_boundary(int(keys.ts[stop]), stop)
         self.tidy(batch.num_rows)
@@ -91,7 +91,7 @@ class SortOperator(WindowedOperator):
         for name in self._kept:
             store.write(name, positions, to_words(rows.column(name), self.pool))
 
-    def _give_out(self, key: OrderKey, trigger: int | None) -> list[Emission]:
+    def _emit(self, key: OrderKey, trigger: int | None) -> list[Emission]:
         """Emit everything in the window, sorted, with the key of its trigger; then a punctuation."""
         store = self.stores[0]
         lo, hi = int(store.head[0]), int(store.tail[0])
@@ -118,7 +118,7 @@ class SortOperator(WindowedOperator):
     def _at_boundary(self, now: int, trigger: int | None) -> list[Emission]:
         """Emit what ended before `now`, and wait for the next boundary."""
         size = cast(Time, self.spec.window).size
-        emissions = self._give_out(OrderKey(self._boundary, TIMER, self._boundary // size), trigger)
+        emissions = self._emit(OrderKey(self._boundary, TIMER, self._boundary // size), trigger)
         self._boundary = (now // size + 1) * size
         return emissions
 
@@ -128,7 +128,7 @@ class SortOperator(WindowedOperator):
         key, window = punctuation.key, self.spec.window
         if isinstance(window, Time) and key.ts % window.size == 0:
             key = behind_boundary(key, key.ts // window.size)
-        return self._give_out(key, None) or [Emission(0, Punctuation(self._numbering.key(key)))]
+        return self._emit(key, None) or [Emission(0, Punctuation(self._numbering.key(key)))]
 
     def watermark(self, key: OrderKey) -> list[Emission]:
         if not isinstance(self.spec.window, Time) or self._boundary == _NONE or key.ts < self._boundary:
@@ -137,8 +137,8 @@ class SortOperator(WindowedOperator):
 
     def end(self) -> list[Emission]:
         if isinstance(self.spec.window, Time) and self._boundary != _NONE:
-            return self._give_out(OrderKey(self._boundary, TIMER, self._boundary // self.spec.window.size), None)
-        return self._give_out(self._last, None)
+            return self._emit(OrderKey(self._boundary, TIMER, self._boundary // self.spec.window.size), None)
+        return self._emit(self._last, None)
 
     def next_boundary(self) -> int | None:
         waits = isinstance(self.spec.window, Time) and self._boundary != _NONE and self.size() > 0

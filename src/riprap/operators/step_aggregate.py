@@ -6,7 +6,7 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
-from riprap.expressions.written import Block, Value
+from riprap.expressions.code_writer import Block, Value
 from riprap.graph.aggregates import AggregateCall
 from riprap.graph.order_keys import TS
 from riprap.graph.windows import Count
@@ -14,7 +14,7 @@ from riprap.operators.aggregate import AggregateOperator
 from riprap.operators.function import Function
 from riprap.operators.step_events import StepEvents
 from riprap.operators.step_state import (
-    Given,
+    StepRow,
     counted,
     ends_of,
     group_of,
@@ -29,12 +29,12 @@ from riprap.operators.step_state import (
 )
 
 
-def aggregate_step(function: Function, operator: AggregateOperator, given: Given) -> Given:
+def aggregate_step(function: Function, operator: AggregateOperator, incoming: StepRow) -> StepRow:
     spec, setting = operator.spec, operator.setting
     name = operator_name(spec)
     size, every = cast(Count, spec.window).size, cast(Count, spec.every).size
-    keys = [given.row[column] for column in spec.by]
-    block, group = group_of(function, given.block, name, operator, keys, True, given.most)
+    keys = [incoming.row[column] for column in spec.by]
+    block, group = group_of(function, incoming.block, name, operator, keys, True, incoming.most)
     at, index, first = (function.fresh(stem) for stem in ("at", "a", "lo"))
     ends = ends_of(function, name, operator, 0)
     ring = operator.ring
@@ -46,13 +46,20 @@ def aggregate_step(function: Function, operator: AggregateOperator, given: Given
     if operator.recorded:
         instant = spec.tumbling and size == 1
         events = StepEvents(
-            function, name, operator, block, given.row[TS].text, given.most, tumbling=spec.tumbling, instant=instant
+            function,
+            name,
+            operator,
+            block,
+            incoming.row[TS].text,
+            incoming.most,
+            tumbling=spec.tumbling,
+            instant=instant,
         )
         block.add(f"{first} = {ends}[{g}, 0]")
         events.row(g, first, index)
     arguments: dict[str, Value] = {}
     for column, bound in operator.arguments:
-        value = arguments[column] = function.expression(block, given.row, bound.expression)
+        value = arguments[column] = function.expression(block, incoming.row, bound.expression)
         block.add(f"{stored_column(function, name, operator, 0, column, bound.type)}[{at}] = "
                   + word_of(function, block, name, operator, value))  # fmt: skip
         if value.valid is not None or operator.nullable(column):
@@ -65,20 +72,20 @@ def aggregate_step(function: Function, operator: AggregateOperator, given: Given
         conditions.append(f"{index} % {function.number(f'{name}_every', lambda: every)} == 0")
     if not spec.partial:
         conditions.append(f"{index} - {first} == {width}")
-    speaks = block.sub(f"if {' and '.join(conditions)}:") if conditions else block
-    made: dict[str, Value] = {column: given.row[column] for column in spec.by if column in setting.wanted[0]}
-    window = _Window(function, speaks, name, operator, f"{group} * {cap}", mask, first, index)
+    emitting = block.sub(f"if {' and '.join(conditions)}:") if conditions else block
+    made: dict[str, Value] = {column: incoming.row[column] for column in spec.by if column in setting.wanted[0]}
+    window = _Window(function, emitting, name, operator, f"{group} * {cap}", mask, first, index)
     for call in spec.calls:
         if call.name in setting.wanted[0]:
             made[call.name] = window.call(call, operator.column_of(call))
     window.write()
     if spec.tumbling:
-        speaks.add(f"{ends}[{g}, 0] = {index}")
+        emitting.add(f"{ends}[{g}, 0] = {index}")
     ordered = {column: made[column] for column in setting.output_schemas[0].names if column in made}
-    counter = given.counter if speaks is given.block else counted(function, speaks, f"n_{name}")
+    counter = incoming.counter if emitting is incoming.block else counted(function, emitting, f"n_{name}")
     if events is not None:
-        events.spoke(speaks, g, counter)
-    return Given(speaks, ordered | key_parts(given.row), counter, given.most)
+        events.emitted(emitting, g, counter)
+    return StepRow(emitting, ordered | key_parts(incoming.row), counter, incoming.most)
 
 
 class _Window:

@@ -11,7 +11,7 @@ import re
 
 import numpy as np
 
-from riprap.expressions.written import Block
+from riprap.expressions.code_writer import Block
 from riprap.operators.function import Function
 from riprap.operators.tracking import Tracker
 from riprap.operators.windowed import WindowedOperator
@@ -45,17 +45,17 @@ class StepEvents:
         self._function, self._operator, self._tumbling, self._instant = function, operator, tumbling, instant
         self._block, self._ts = block, ts
         self._all = block is function.row
-        self._told_at_end = self._all and _COLUMN.fullmatch(ts) is not None
+        self._time_at_end = self._all and _COLUMN.fullmatch(ts) is not None
         self._before = 0  # rows that had arrived at the last query
-        self._rows = function.counter(f"{name}_came", self._begin)  # rows that have arrived; without those of the entry
-        if self._told_at_end:
+        self._rows = function.counter(f"{name}_came", self._start_call)  # arrived rows, without those of the entry
+        if self._time_at_end:
             function.finish.sub("if done > start:").add("u = np.uint64(done - 1)", f"{name}_last = {ts}")
         self._last = function.counter(f"{name}_last")
-        self._given = ""  # counter of emitted windows, if not every row emits one
-        self._given_before = 0  # its value at the last query
+        self._emitted_counter = ""  # counter of emitted windows, if not every row emits one
+        self._emitted_before = 0  # its value at the last query
         function.after.append(self._after)
         if not tumbling:
-            self._began = function.counter(f"{name}_began")
+            self._first_time = function.counter(f"{name}_began")
         if instant:
             return
         self._count = function.counter(f"{name}_touches")  # of listed groups
@@ -74,17 +74,17 @@ class StepEvents:
         assert self._operator.tracker is not None, "recorded windows must be tracked before the first row"
         return self._operator.tracker
 
-    def _begin(self) -> int:
+    def _start_call(self) -> int:
         """Before a call. Counters continue from call to call, until the next query."""
         tracker, function = self._tracker, self._function
         if tracker.noted is not None:
             return function.value_of(self._rows)
-        tracker.noted, self._before = self._tell, int(tracker.rows[0])
+        tracker.noted, self._before = self._report, int(tracker.rows[0])
         if not self._instant:
             function.set(self._count, 0)
             function.set(self._stamp, tracker.stamp())
-        if self._given:
-            self._given_before = function.value_of(self._given)
+        if self._emitted_counter:
+            self._emitted_before = function.value_of(self._emitted_counter)
         return self._before - (function.value_of(_ENTERED) if self._all else 0)
 
     def row(self, group: str, head: str, tail: str) -> None:
@@ -97,20 +97,20 @@ class StepEvents:
                       f"{self._groups}[{place}] = np.int64({group})",
                       f"{self._ends}[{place}] = {head if self._tumbling else tail}")  # fmt: skip
             if not self._tumbling:
-                first.sub(f"if {self._count} == 0:").add(f"{self._began} = {self._ts}")
+                first.sub(f"if {self._count} == 0:").add(f"{self._first_time} = {self._ts}")
             first.add(f"{self._count} += 1")
         if not self._all:
             block.add(f"{self._rows} += 1")
-        if not self._told_at_end:
+        if not self._time_at_end:
             block.add(f"{self._last} = {self._ts}")
 
-    def spoke(self, block: Block, group: str, counter: str) -> None:
+    def emitted(self, block: Block, group: str, counter: str) -> None:
         """A window was emitted; `counter` counts those."""
         if block is not self._block:
-            self._given = counter
+            self._emitted_counter = counter
         if self._tumbling and not self._instant:
-            came = f"{self._rows} + {_ENTERED} + (i - start) + 1" if self._all else self._rows
-            block.add(f"{self._start}[{group}] = {came}")
+            arrived = f"{self._rows} + {_ENTERED} + (i - start) + 1" if self._all else self._rows
+            block.add(f"{self._start}[{group}] = {arrived}")
 
     def _after(self) -> None:
         if not self._instant:
@@ -118,20 +118,21 @@ class StepEvents:
             if held >= _MOST:
                 self._tracker.look()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         """Report to the tracker, which was queried."""
         value, tracker = self._function.value_of, self._tracker
         rows = value(self._rows) + (value(_ENTERED) if self._all else 0)
         if rows == self._before:
             return
-        tracker.step_came(rows, value(self._last))
+        tracker.step_arrived(rows, value(self._last))
         groups = ends = _NONE
         if not self._instant:
             arrays, count = self._buffers.arrays, value(self._count)
             groups, ends = arrays[_GROUP][:count], arrays[_END][:count]
             self._buffers.held = 0
         if self._tumbling:
-            spoken = value(self._given) - self._given_before if self._given else rows - self._before
-            tracker.step_tumbled(groups, ends, self._before, spoken)
+            counter = self._emitted_counter
+            emitted = value(counter) - self._emitted_before if counter else rows - self._before
+            tracker.step_tumbled(groups, ends, self._before, emitted)
         elif len(groups):
-            tracker.step_slid(groups, ends, value(self._began), self._before)
+            tracker.step_slid(groups, ends, value(self._first_time), self._before)

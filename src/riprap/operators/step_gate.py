@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from riprap.graph.order_keys import SEQ, SRC, TS, KeyShape, N, OrderKey
 from riprap.operators.function import Function
-from riprap.operators.step_state import Given, Row, under_name
+from riprap.operators.step_state import Row, StepRow, under_name
 
 TWICE = 3  # the most gates of one piece through which rows pass twice
 _COLUMNS = 13
@@ -72,9 +72,9 @@ def wrongable(carried: pa.Schema) -> list[str]:
     return [field.name for field in carried if field.type in _TYPES and field.name not in (TS, SRC, SEQ, N)]
 
 
-def gate_step(function: Function, name: str, gate: Gate, shape: KeyShape, given: Given) -> Given:
+def gate_step(function: Function, name: str, gate: Gate, shape: KeyShape, incoming: StepRow) -> StepRow:
     """The rows behind the gate of the operator whose arguments start with `name`."""
-    block, key = given.block, _key(given.row, shape)
+    block, key = incoming.block, _key(incoming.row, shape)
     array = function.array(f"{name}_gate", "=int64", lambda views: gate.numbers)
     own = [f"{name}_gate{place}" for place in range(len(gate.numbers))]
     function.setup.add(*(f"{value} = {array}[{place}]" for place, value in enumerate(own)))
@@ -82,7 +82,7 @@ def gate_step(function: Function, name: str, gate: Gate, shape: KeyShape, given:
     struck = function.fresh("struck")
     inside = f"({_from(key, own[3:7])}) and not ({_from(key, own[7:11])})"
     block.add(f"{struck} = ({times} != 1 or {how} != 0) and {inside}")
-    row = dict(given.row)
+    row = dict(incoming.row)
     if gate.columns:
         for column in gate.columns:
             row[column] = under_name(function, block, row[column])
@@ -96,7 +96,7 @@ def gate_step(function: Function, name: str, gate: Gate, shape: KeyShape, given:
             text = f"{type_}({made}({row[column].text}, {how}, {chance}, {own[11]}, {own[12]}, {number}, {salt}))"
             wrong.sub(f"if {number} >= 0:").add(f"{row[column].text} = {text}")
     through = block.sub(f"for {function.fresh('pass')} in range({times} if {struck} else 1):")
-    return Given(through, row, given.counter, given.most)
+    return StepRow(through, row, incoming.counter, incoming.most)
 
 
 def _key(row: Row, shape: KeyShape) -> list[str]:

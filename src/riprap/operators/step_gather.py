@@ -17,7 +17,7 @@ from riprap.operators.aggregate import AggregateOperator
 from riprap.operators.columns import ALL_VALID, TextColumn, dtype_of
 from riprap.operators.contract import Emission
 from riprap.operators.function import Buffers, Function
-from riprap.operators.step_state import Given, group_of, operator_name, word_of
+from riprap.operators.step_state import StepRow, group_of, operator_name, word_of
 
 _GROUP, _TIME = " group", " time"  # no argument has these names
 
@@ -33,7 +33,7 @@ class Gathering:
     def __init__(self, operator: AggregateOperator, buffers: Buffers, counter: str) -> None:
         self.operator, self.buffers, self.counter = operator, buffers, counter
         self.name = operator.spec.name
-        self.given = 0  # rows gathered so far
+        self.emitted = 0  # rows emitted so far
 
     def take(self, count: int, at: OrderKey | None = None) -> list[Emission]:
         """Let the operator process the rows of the last call; `at`: the key at which they arrived, if they are late."""
@@ -46,7 +46,7 @@ class Gathering:
             for name, _ in operator.arguments
         }
         if operator.repetition is not None and operator.repeating:
-            past = operator.repetition.put_words(groups, ts, words)
+            past = operator.repetition.consume_words(groups, ts, words)
             operator.version -= past  # the piece counts them again
             if past == count:
                 return []
@@ -59,12 +59,12 @@ class Gathering:
         return before + operator.take(groups[open_], ts[open_], words) if open_.any() else before
 
 
-def gather_step(function: Function, operator: AggregateOperator, given: Given, *, past: bool = False) -> Gathering:
+def gather_step(function: Function, operator: AggregateOperator, incoming: StepRow, *, past: bool = False) -> Gathering:
     """`past`: only rows of the past."""
     name = operator_name(operator.spec)
-    keys = [given.row[column] for column in operator.spec.by]
-    block, group = group_of(function, given.block, name, operator, keys, True, given.most)
-    buffers = function.buffer(given.most)
+    keys = [incoming.row[column] for column in operator.spec.by]
+    block, group = group_of(function, incoming.block, name, operator, keys, True, incoming.most)
+    buffers = function.buffer(incoming.most)
     count, at = function.counter(f"{name}_rows", lambda: 0), function.fresh("at")
     block.add(f"{at} = np.uint64({count})", f"{count} += 1")
     if past:
@@ -76,9 +76,9 @@ def gather_step(function: Function, operator: AggregateOperator, given: Given, *
         block.add(f"{array}[{at}] = {text}")
 
     write(_GROUP, np.dtype(np.int64), group)
-    write(_TIME, np.dtype(np.int64), given.row[TS].text)
+    write(_TIME, np.dtype(np.int64), incoming.row[TS].text)
     for column, bound in operator.arguments:
-        value = function.expression(block, given.row, bound.expression)
+        value = function.expression(block, incoming.row, bound.expression)
         write(column, np.dtype(dtype_of(bound.type)), word_of(function, block, name, operator, value))
         if value.valid is not None:
             write(f"{column} ok", np.dtype(np.uint8), value.valid)

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from riprap.expressions.written import Block, Unwritten, Value
+from riprap.expressions.code_writer import Block, CannotCompile, Value
 from riprap.graph.windows import Count
 from riprap.operators.function import Function
 from riprap.operators.join import JoinOperator
 from riprap.operators.step_state import (
-    Given,
     Row,
+    StepRow,
     comes_first,
     counted,
     ends_of,
@@ -31,17 +31,17 @@ from riprap.operators.step_state import (
 )
 
 
-def join_step(function: Function, operator: JoinOperator, inputs: Sequence[Given], home: Block) -> Given:
+def join_step(function: Function, operator: JoinOperator, inputs: Sequence[StepRow], home: Block) -> StepRow:
     spec, setting = operator.spec, operator.setting
-    if any(given.most > 1 for given in inputs) and not function.merged:
-        raise Unwritten("a port can have several rows for one row of the entry")
+    if any(incoming.most > 1 for incoming in inputs) and not function.merged:
+        raise CannotCompile("a port can have several rows for one row of the entry")
     kept = 0 if isinstance(spec.windows[0], Count) else 1
     name = operator_name(spec)
-    blocks = [given.block for given in inputs]
+    blocks = [incoming.block for incoming in inputs]
     if not comes_first(*blocks):
-        flags = [flag(function, given) for given in inputs]
+        flags = [flag(function, incoming) for incoming in inputs]
         blocks = [home.sub(f"if {has}:") for has in flags]
-    made: Given | None = None
+    made: StepRow | None = None
     for port in (0, 1):  # the lower port first: row order is merge order
         row, block = inputs[port].row, blocks[port]
         keys = [row[pair[port]] for pair in spec.on]
@@ -84,7 +84,7 @@ def join_step(function: Function, operator: JoinOperator, inputs: Sequence[Given
         else:
             columns = {c: function.expression(block, met, e) for c, e in spec.projections if c in wanted}
         counter = counted(function, block, f"n_{name}")
-        made = Given(block, columns | key_parts(row), counter, inputs[port].most)
+        made = StepRow(block, columns | key_parts(row), counter, inputs[port].most)
     assert made is not None
     return made
 

@@ -14,7 +14,7 @@ from typing import cast
 
 import pyarrow as pa
 
-from riprap.expressions.written import Block, Value
+from riprap.expressions.code_writer import Block, Value
 from riprap.graph.aggregates import AggregateCall
 from riprap.graph.order_keys import TS
 from riprap.graph.specs import Aggregate
@@ -25,7 +25,7 @@ from riprap.operators.row_store import STAMP
 from riprap.operators.step_aggregate import no_nulls, overflow_site
 from riprap.operators.step_events import StepEvents
 from riprap.operators.step_state import (
-    Given,
+    StepRow,
     counted,
     group_of,
     identifier,
@@ -46,13 +46,13 @@ def runs(spec: Aggregate) -> bool:
     return isinstance(spec.every, Count) and all(call.function in RUNNING for call in spec.calls)
 
 
-def running_step(function: Function, operator: AggregateOperator, given: Given) -> Given:
-    return _Step(function, operator, given).write()
+def running_step(function: Function, operator: AggregateOperator, incoming: StepRow) -> StepRow:
+    return _Step(function, operator, incoming).write()
 
 
 class _Step:
-    def __init__(self, function: Function, operator: AggregateOperator, given: Given) -> None:
-        self.function, self.operator, self.given = function, operator, given
+    def __init__(self, function: Function, operator: AggregateOperator, incoming: StepRow) -> None:
+        self.function, self.operator, self.incoming = function, operator, incoming
         self.spec, self.name = operator.spec, operator_name(operator.spec)
         self.summed = list(dict.fromkeys(c for call in self.spec.calls if (c := self._summed(call)) is not None))
 
@@ -65,14 +65,14 @@ class _Step:
     def _nullable(self, column: str) -> bool:
         return self.operator.nullable(column)
 
-    def write(self) -> Given:
-        function, operator, spec, name, given = self.function, self.operator, self.spec, self.name, self.given
-        block = given.block
+    def write(self) -> StepRow:
+        function, operator, spec, name, incoming = self.function, self.operator, self.spec, self.name, self.incoming
+        block = incoming.block
         if isinstance(spec.window, Time):  # late rows may be too old
             oldest = function.counter(f"{name}_oldest", lambda: operator.oldest)
-            block = block.sub(f"if {given.row[TS].text} > {oldest}:")
-        keys = [given.row[c] for c in spec.by]
-        block, group = group_of(function, block, name, operator, keys, True, given.most)
+            block = block.sub(f"if {incoming.row[TS].text} > {oldest}:")
+        keys = [incoming.row[c] for c in spec.by]
+        block, group = group_of(function, block, name, operator, keys, True, incoming.most)
         self.rings = function.array(f"{name}_rings", "int64:2", lambda views: operator.stores[0].rings)
         self.ints = function.array(f"{name}_ints", "int64:2", lambda views: operator.running.ints)
         self.floats = function.array(f"{name}_floats", "float64:2", lambda views: operator.running.floats)
@@ -80,13 +80,20 @@ class _Step:
         self.g, self.b, self.c = g, b, c
         arguments: dict[str, Value] = {}
         for column, bound in operator.arguments:
-            arguments[column] = under_name(function, block, function.expression(block, given.row, bound.expression))
+            arguments[column] = under_name(function, block, function.expression(block, incoming.row, bound.expression))
         block.add(f"{g} = np.uint64({group})", f"{lo} = {self.ints}[{g}, 0]")
         block.add(*(f"{part} = {self.rings}[{g}, {j}]" for j, part in ((0, b), (1, c), (3, a))), f"{c} -= 1")
         events = None
         if operator.recorded:
             events = StepEvents(
-                function, name, operator, block, given.row[TS].text, given.most, tumbling=spec.tumbling, instant=False
+                function,
+                name,
+                operator,
+                block,
+                incoming.row[TS].text,
+                incoming.most,
+                tumbling=spec.tumbling,
+                instant=False,
             )
             head = function.fresh("lo")
             block.add(f"{head} = {self.rings}[{g}, 2]")
@@ -100,7 +107,7 @@ class _Step:
         if isinstance(spec.window, Time):
             now = function.counter(f"{name}_now", lambda: int(operator.now[0]))
             function.after.append(lambda: operator.now.__setitem__(0, function.value_of(now)))
-            block.add(f"{now} = max({now}, {given.row[TS].text})")
+            block.add(f"{now} = max({now}, {incoming.row[TS].text})")
             size = function.number(f"{name}_size", lambda: cast(Time, spec.window).size)
             stamps = stored_column(function, name, operator, 0, STAMP, pa.int64())
             old = f"{lo} < {a} and {stamps}[np.uint64({b} + ({lo} & {c}))] <= {now} - {size}"
@@ -135,28 +142,28 @@ class _Step:
             conditions.append(f"{a} % {function.number(f'{name}_every', lambda: every)} == 0")
         if not spec.partial:
             conditions.append(f"{a} - {lo} == {size}")
-        made: dict[str, Value] = {column: given.row[column] for column in spec.by}
+        made: dict[str, Value] = {column: incoming.row[column] for column in spec.by}
         if conditions:
-            said = function.fresh("says")
-            block.add(f"{said} = {' and '.join(conditions)}")
-            speaks = block.sub(f"if {said}:")
+            emits = function.fresh("emits")
+            block.add(f"{emits} = {' and '.join(conditions)}")
+            emitting = block.sub(f"if {emits}:")
         else:
-            speaks = block
-        results = {call.name: self._call(speaks, call, arguments, a, lo) for call in spec.calls
+            emitting = block
+        results = {call.name: self._call(emitting, call, arguments, a, lo) for call in spec.calls
                    if call.name in operator.setting.wanted[0]}  # fmt: skip
         if spec.tumbling:
-            speaks.add(f"{lo} = {a}")
-            self._zero(speaks)
+            emitting.add(f"{lo} = {a}")
+            self._zero(emitting)
         self._store(block)
         block.add(*end)
-        below = block.sub(f"if {said}:") if conditions else block
+        below = block.sub(f"if {emits}:") if conditions else block
         made |= results
         names = operator.setting.output_schemas[0].names
         row = {column: made[column] for column in names if column in operator.setting.wanted[0]}
-        counter = given.counter if below is given.block else counted(function, below, f"n_{name}")
+        counter = incoming.counter if below is incoming.block else counted(function, below, f"n_{name}")
         if events is not None:
-            events.spoke(below, g, counter)
-        return Given(below, row | key_parts(given.row), counter, given.most)
+            events.emitted(below, g, counter)
+        return StepRow(below, row | key_parts(incoming.row), counter, incoming.most)
 
     # Sums -------------------------------------------------------------------------------------------------------------
 
@@ -239,7 +246,7 @@ class _Step:
         function, operator, name = self.function, self.operator, self.name
         used = function.counter(f"{name}_used", lambda: operator.stores[0].used)
         largest = function.counter(f"{name}_largest", lambda: operator.largest_ring)
-        operator.new_rings += self.given.most
+        operator.new_rings += self.incoming.most
         room = function.number(f"{name}_places", lambda: operator.stores[0].room)
         function.checks.sub(f"if {used} + {4 * operator.new_rings} * {largest} > {room}:").add("done = i", "break")
 

@@ -7,13 +7,13 @@ variables' old values, but cannot compute with text that a row of the same call 
 
 import pyarrow as pa
 
+from riprap.expressions.code_writer import Value
 from riprap.expressions.kinds import kind_of
-from riprap.expressions.written import Value
 from riprap.operators.columns import is_text
 from riprap.operators.function import Function
 from riprap.operators.scan import ScanOperator
 from riprap.operators.step_state import (
-    Given,
+    StepRow,
     counted,
     ends_of,
     group_of,
@@ -29,15 +29,15 @@ from riprap.operators.step_state import (
 )
 
 
-def scan_step(function: Function, operator: ScanOperator, given: Given) -> Given:
+def scan_step(function: Function, operator: ScanOperator, incoming: StepRow) -> StepRow:
     spec, setting, name = operator.spec, operator.setting, operator_name(operator.spec)
-    keys = [given.row[column] for column in spec.by]
-    block, group = group_of(function, given.block, name, operator, keys, True, given.most)
+    keys = [incoming.row[column] for column in spec.by]
+    block, group = group_of(function, incoming.block, name, operator, keys, True, incoming.most)
     ends = ends_of(function, name, operator, 0)
     at, index = function.fresh("at"), function.fresh("a")
     block.add(f"{at} = np.uint64({group})", f"{index} = {ends}[{at}, 1]")
     fresh = block.sub(f"if {index} == {ends}[{at}, 0]:")
-    row: dict[str, Value] = dict(given.row)
+    row: dict[str, Value] = dict(incoming.row)
     for field in operator.fields:
         start, ok = operator.initial[field.name]  # text is interned first, so its id is constant
         values = stored_column(function, name, operator, 0, field.name, field.type)
@@ -61,7 +61,7 @@ def scan_step(function: Function, operator: ScanOperator, given: Given) -> Given
         block.add(f"{values}[{at}] = {word_of(function, block, name, operator, new)}")
         block.add(f"{valid}[{at}] = {new.valid or 1}")
     block.add(f"{ends}[{at}, 0] = {index}", f"{ends}[{at}, 1] = {index} + 1")
-    counter = given.counter
+    counter = incoming.counter
     if spec.predicate is not None:
         block, known = where(function, block, row, spec.predicate)
         row = dict(known)
@@ -70,4 +70,4 @@ def scan_step(function: Function, operator: ScanOperator, given: Given) -> Given
         made = {column: row[column] for column in setting.output_schemas[0].names if column in setting.wanted[0]}
     else:
         made = {c: function.expression(block, row, e) for c, e in spec.projections if c in setting.wanted[0]}
-    return Given(block, made | key_parts(given.row), counter, given.most)
+    return StepRow(block, made | key_parts(incoming.row), counter, incoming.most)

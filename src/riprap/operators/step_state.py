@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.expressions import Expression
+from riprap.expressions.code_writer import Block, Value
 from riprap.expressions.facts import not_null_where, only_values
 from riprap.expressions.kinds import HELD_BY_ARROW
-from riprap.expressions.written import Block, Value
 from riprap.graph.order_keys import KEY_COLUMNS
 from riprap.graph.specs import OperatorSpec
 from riprap.operators.columns import is_text
@@ -22,7 +22,7 @@ Row = Mapping[str, Value]  # by column, including the order key
 
 
 @dataclass
-class Given:
+class StepRow:
     """An output row of a step: the block in which it exists, its columns, its counter, and how many there can be for
     one row of the entry.
     """
@@ -59,30 +59,30 @@ def counted(function: Function, block: Block, name: str) -> str:
     return name
 
 
-def flag(function: Function, given: Given) -> str:
+def flag(function: Function, incoming: StepRow) -> str:
     """A name that is true in every row for which this output row exists, usable anywhere in the loop."""
     name = function.fresh("has")
     function.prologue.add(f"{name} = False")
-    given.block.add(f"{name} = True")
+    incoming.block.add(f"{name} = True")
     return name
 
 
 def comes_first(first: Block, second: Block) -> bool:
     """Whether code added to one block runs before code added to another, in every row that runs both."""
-    ways = []
+    paths = []
     for block in (first, second):
-        way: list[Block] = [block]
-        while way[0].parent is not None:
-            way.insert(0, way[0].parent)
-        ways.append(way)
+        path: list[Block] = [block]
+        while path[0].parent is not None:
+            path.insert(0, path[0].parent)
+        paths.append(path)
     depth = 0
-    while depth < min(map(len, ways)) and ways[0][depth] is ways[1][depth]:
+    while depth < min(map(len, paths)) and paths[0][depth] is paths[1][depth]:
         depth += 1
-    if depth == len(ways[0]):
-        return depth == len(ways[1])  # the same block, or the second is inside the first
-    if depth == len(ways[1]):
+    if depth == len(paths[0]):
+        return depth == len(paths[1])  # the same block, or the second is inside the first
+    if depth == len(paths[1]):
         return True  # the first is inside the second
-    places = [next(i for i, item in enumerate(ways[0][depth - 1].items) if item is way[depth]) for way in ways]
+    places = [next(i for i, item in enumerate(paths[0][depth - 1].items) if item is path[depth]) for path in paths]
     return places[0] < places[1]
 
 

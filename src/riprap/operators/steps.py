@@ -19,7 +19,7 @@ from typing import cast
 
 import pyarrow as pa
 
-from riprap.expressions.written import Block, Unwritten, Value
+from riprap.expressions.code_writer import Block, CannotCompile, Value
 from riprap.graph.order_keys import SEQ, SRC, TS, N
 from riprap.graph.specs import (
     Aggregate,
@@ -49,7 +49,7 @@ from riprap.operators.step_join import join_step
 from riprap.operators.step_running import running_step, runs
 from riprap.operators.step_scan import scan_step
 from riprap.operators.step_state import (
-    Given,
+    StepRow,
     counted,
     flag,
     identifier,
@@ -102,7 +102,9 @@ def ring_size(spec: OperatorSpec) -> int:
     return cast(Count, spec.window).size if few else 0
 
 
-def write_step(function: Function, operator: Operator, inputs: Sequence[Given], home: Block) -> list[Given] | Gathering:
+def write_step(
+    function: Function, operator: Operator, inputs: Sequence[StepRow], home: Block
+) -> list[StepRow] | Gathering:
     """Add an operator. `inputs` are the rows of its ports; an operator with several ports writes into `home`."""
     spec = operator.setting.spec
     match spec:
@@ -129,9 +131,9 @@ def write_step(function: Function, operator: Operator, inputs: Sequence[Given], 
     raise AssertionError(spec)
 
 
-def _functor(function: Function, operator: Operator, given: Given) -> Given:
+def _functor(function: Function, operator: Operator, incoming: StepRow) -> StepRow:
     spec = cast(Functor, operator.setting.spec)
-    block, row, counter = given.block, given.row, given.counter
+    block, row, counter = incoming.block, incoming.row, incoming.counter
     if spec.predicate is not None:
         block, row = where(function, block, row, spec.predicate)
         counter = counted(function, block, f"n_{operator_name(spec)}")
@@ -142,62 +144,62 @@ def _functor(function: Function, operator: Operator, given: Given) -> Given:
             if name in operator.setting.wanted[0]
         }
         row = made | key_parts(row)
-    return Given(block, row, counter, given.most)
+    return StepRow(block, row, counter, incoming.most)
 
 
-def _split(function: Function, operator: Operator, given: Given) -> list[Given]:
+def _split(function: Function, operator: Operator, incoming: StepRow) -> list[StepRow]:
     spec = cast(Split, operator.setting.spec)
     where = function.fresh("route")
-    block = given.block
+    block = incoming.block
     block.add(f"{where} = {len(spec.routes)}")
     # Compute all conditions, as on columns: an error in a later one is an error, too.
-    conditions = [function.expression(block, given.row, route) for route in spec.routes]
+    conditions = [function.expression(block, incoming.row, route) for route in spec.routes]
     for port in range(len(conditions) - 1, -1, -1):
         block.sub(f"if {conditions[port].text}:").add(f"{where} = {port}")
     outputs = []
     for port in range(spec.outputs):
         inner = block.sub(f"if {where} == {port}:")
         counter = counted(function, inner, f"n_{operator_name(spec)}_{port}")
-        outputs.append(Given(inner, given.row, counter, given.most))
+        outputs.append(StepRow(inner, incoming.row, counter, incoming.most))
     return outputs
 
 
-def _delay(function: Function, operator: Operator, given: Given) -> Given:
-    spec, row = cast(Delay, operator.setting.spec), dict(given.row)
+def _delay(function: Function, operator: Operator, incoming: StepRow) -> StepRow:
+    spec, row = cast(Delay, operator.setting.spec), dict(incoming.row)
     time = row[TS]
-    row[TS] = under_name(function, given.block, replace(time, text=f"{time.text} + {function.literal(spec.delay)}"))
+    row[TS] = under_name(function, incoming.block, replace(time, text=f"{time.text} + {function.literal(spec.delay)}"))
     if SRC not in row:  # a column behind it
         row[SRC] = Value(pa.int32(), str(operator.setting.shapes[0].src))
-    return Given(given.block, row, given.counter, given.most)
+    return StepRow(incoming.block, row, incoming.counter, incoming.most)
 
 
-def _union(function: Function, operator: UnionOperator, inputs: Sequence[Given], home: Block) -> Given:
+def _union(function: Function, operator: UnionOperator, inputs: Sequence[StepRow], home: Block) -> StepRow:
     """What follows is written once, in a small loop over the ports that have a row."""
-    if any(given.most > 1 for given in inputs):
-        raise Unwritten("a port can have several rows for one row of the entry")
-    flags = [flag(function, given) for given in inputs]
+    if any(incoming.most > 1 for incoming in inputs):
+        raise CannotCompile("a port can have several rows for one row of the entry")
+    flags = [flag(function, incoming) for incoming in inputs]
     port, name = function.fresh("port"), operator_name(operator.setting.spec)
     loop = home.sub(f"for {port} in range({len(inputs)}):")
     wanted = [n for n in operator.setting.output_schemas[0].names if n in operator.setting.wanted[0]]
     keys = [n for n in (TS, SRC, SEQ) if n in inputs[0].row]
-    if len({n in given.row for given in inputs for n in (SRC,)}) > 1 or len({given.row.get(N) for given in inputs}) > 1:
-        raise Unwritten("ports whose order keys have different parts")
+    if len({SRC in incoming.row for incoming in inputs}) > 1 or len({incoming.row.get(N) for incoming in inputs}) > 1:
+        raise CannotCompile("ports whose order keys have different parts")
     made: dict[str, Value] = {}
     for column in [*wanted, *keys]:
-        values = [given.row[column] for given in inputs]
+        values = [incoming.row[column] for incoming in inputs]
         if len({(value.type, value.dictionary) for value in values}) > 1:
-            raise Unwritten("text of several dictionaries")
+            raise CannotCompile("text of several dictionaries")
         valid = any(value.valid is not None for value in values)
         if len({(value.text, value.valid) for value in values}) == 1:
             made[column] = values[0]
         else:
             own = f"{name}_{identifier(column)}"
             made[column] = Value(values[0].type, own, f"{own}_ok" if valid else None, values[0].dictionary)
-    for index, (given, has) in enumerate(zip(inputs, flags, strict=True)):
+    for index, (incoming, has) in enumerate(zip(inputs, flags, strict=True)):
         chosen = loop.sub(f"if {port} == {index}:")
         chosen.sub(f"if not {has}:").add("continue")
         for column, value in made.items():
-            of_port = given.row[column]
+            of_port = incoming.row[column]
             if (value.text, value.valid) != (of_port.text, of_port.valid):  # else it is equal already
                 chosen.add(f"{value.text} = {of_port.text}")
                 if value.valid is not None:
@@ -215,4 +217,4 @@ def _union(function: Function, operator: UnionOperator, inputs: Sequence[Given],
     elif N in inputs[0].row:
         made[N] = inputs[0].row[N]
     counter = counted(function, loop, f"n_{name}")
-    return Given(loop, made, counter, len(inputs))
+    return StepRow(loop, made, counter, len(inputs))

@@ -154,43 +154,45 @@ class Tracker:
             head[port], tail[port] = store.head[touched], store.tail[touched]
         return Touched(touched, head, tail)
 
-    def tumbled(self, touched: Touched, groups: np.ndarray, ts: np.ndarray, spoke: np.ndarray) -> None:
-        """After rows of port 0, in which every window in `spoke` emitted and closed."""
-        store, who = self._operator.stores[0], touched.groups
-        head, tail = store.head[who], store.tail[who]
-        was = self.number[who] >= 0
+    def tumbled(self, touched: Touched, groups: np.ndarray, ts: np.ndarray, emitted: np.ndarray) -> None:
+        """After rows of port 0, in which every window in `emitted` emitted and closed."""
+        store, changed = self._operator.stores[0], touched.groups
+        head, tail = store.head[changed], store.tail[changed]
+        was = self.number[changed] >= 0
         ended = was & (head > touched.head[0])
-        others = distinct(spoke, self.touched, self._stamp, self._slots) if len(spoke) else _NOTHING
+        others = distinct(emitted, self.touched, self._stamp, self._slots) if len(emitted) else _NOTHING
         fresh = (tail > head) & (~was | ended)
-        self._changed(who[was & ~ended])
-        closing = np.concatenate([who[ended], others]) if len(others) else who[ended]
-        self._within += len(spoke) - len(closing)
+        self._changed(changed[was & ~ended])
+        closing = np.concatenate([changed[ended], others]) if len(others) else changed[ended]
+        self._within += len(emitted) - len(closing)
         self.close(closing)
         if fresh.any():
             rows = nth_rows(groups, self._slots, np.where(fresh, head - touched.tail[0], len(groups)))[fresh]
-            self._open(who[fresh], ts[rows], head[fresh][None], (self.rows[0] + rows)[None])
-        self._came(0, ts)
+            self._open(changed[fresh], ts[rows], head[fresh][None], (self.rows[0] + rows)[None])
+        self._arrived(0, ts)
 
     def slid(self, touched: Touched, *ts: np.ndarray) -> None:
         """After rows of all ports, in which windows evict rows and do not close by emitting."""
-        who = touched.groups
-        was = self.number[who] >= 0
-        self._changed(who[was])
+        changed = touched.groups
+        was = self.number[changed] >= 0
+        self._changed(changed[was])
         if not was.all():
-            self._begun(who, ~was, max(int(t[0]) for t in ts if len(t)), touched.tail, self.rows)
+            self._open_sliding(changed, ~was, max(int(t[0]) for t in ts if len(t)), touched.tail, self.rows)
         for port, times in enumerate(ts):
-            self._came(port, times)
+            self._arrived(port, times)
 
-    def _begun(self, who: np.ndarray, fresh: np.ndarray, ts: int, tails: np.ndarray, rows: np.ndarray) -> None:
-        """Sliding windows open in the groups of `who` that are `fresh`, unless all their rows are evicted already;
+    def _open_sliding(
+        self, groups: np.ndarray, fresh: np.ndarray, ts: int, tails: np.ndarray, rows: np.ndarray
+    ) -> None:
+        """Sliding windows open in those of `groups` that are `fresh`, unless all their rows are evicted already;
         `rows`: rows that had arrived on each port before.
         """
-        alive = np.zeros(len(who), bool)
+        alive = np.zeros(len(groups), bool)
         for store in self._operator.stores.values():
-            alive |= (store.tail[who] > store.head[who]) | (store.tail[who] % store.period != 0)
+            alive |= (store.tail[groups] > store.head[groups]) | (store.tail[groups] % store.period != 0)
         fresh &= alive
         times = np.full(int(fresh.sum()), ts, np.int64)
-        self._open(who[fresh], times, tails[:, fresh], np.repeat(rows[:, None], len(times), axis=1))
+        self._open(groups[fresh], times, tails[:, fresh], np.repeat(rows[:, None], len(times), axis=1))
 
     # Steps, which list where the ring of a group was at its first row since the last query ---------------------------
 
@@ -199,24 +201,24 @@ class Tracker:
         self._stamp += 1
         return self._stamp
 
-    def step_tumbled(self, groups: np.ndarray, heads: np.ndarray, rows: int, spoken: int) -> None:
-        """After a step over tumbling windows, before which `rows` rows had arrived; `spoken` windows emitted and
+    def step_tumbled(self, groups: np.ndarray, heads: np.ndarray, rows: int, emitted: int) -> None:
+        """After a step over tumbling windows, before which `rows` rows had arrived; `emitted` windows emitted and
         closed.
 
         `start[group]` is how many rows had arrived when the group last emitted, if it did. No row of the group lies
         between that row and the first row of its open window, so it serves as the number of that first row.
         """
         if not len(groups):
-            self._within += spoken
+            self._within += emitted
             return
         store, frame = self._operator.stores[0], self.frame
         opened, closed = np.empty((2, len(groups)), np.int64), np.empty(len(groups), np.int64)
-        made, told, ended, dirty = tumble(
+        made, from_earlier, ended, dirty = tumble(
             groups, heads, store.head, store.tail, self.number, self.base, self.origin, self.first, self.chain,
             self.at[0], self.saved[0], self.since, self.start[0], frame, self._numbers, self.now, rows,
             *self.bases.places, *self.origins.places, opened, closed,
         )  # fmt: skip
-        self._within += spoken - told
+        self._within += emitted - from_earlier
         self.open += made - ended
         if made or dirty:
             self.bases.add(frame - 1, made + dirty)
@@ -224,8 +226,8 @@ class Tracker:
             self.origins.add(frame, made)
             self._numbers += made
             self._opened.append(opened[:, :made])
-        if told:
-            self._closed.append(self._operator.groups.hashes[closed[:told]])
+        if from_earlier:
+            self._closed.append(self._operator.groups.hashes[closed[:from_earlier]])
 
     def step_slid(self, groups: np.ndarray, tails: np.ndarray, ts: int, rows: int) -> None:
         """After a step over sliding windows; `ts` is the time of its first row, `rows` rows had arrived before."""
@@ -234,14 +236,14 @@ class Tracker:
             self._changed(groups)
             return
         self._changed(groups[was])
-        self._begun(groups, ~was, ts, tails[None], np.array([rows]))
+        self._open_sliding(groups, ~was, ts, tails[None], np.array([rows]))
 
-    def step_came(self, rows: int, ts: int) -> None:
+    def step_arrived(self, rows: int, ts: int) -> None:
         """`rows` rows have arrived in total, the last at time `ts`."""
         if rows > self.rows[0]:
             self.rows[0], self.now = rows, max(self.now, ts)
 
-    def _came(self, port: int, ts: np.ndarray) -> None:
+    def _arrived(self, port: int, ts: np.ndarray) -> None:
         self.rows[port] += len(ts)
         if len(ts):
             self.now = max(self.now, int(ts[-1]))
@@ -272,9 +274,9 @@ class Tracker:
         bases = self.base[groups]
         self.bases.drop(bases[bases >= 0])
         self.origins.drop(self.origin[groups])
-        told = self.first[groups] < self.frame
-        self._closed.append(self._operator.groups.hashes[groups[told]])
-        self._within += int((~told).sum())
+        from_earlier = self.first[groups] < self.frame
+        self._closed.append(self._operator.groups.hashes[groups[from_earlier]])
+        self._within += int((~from_earlier).sum())
         self.number[groups] = self.base[groups] = -1
         self.open -= len(groups)
 

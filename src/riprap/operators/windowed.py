@@ -100,8 +100,8 @@ class WindowedOperator(Operator):
         """Whether at least three quarters of the windows' rows are newer: a delta would hardly be smaller."""
         if not all(store.marked(since) for store in self.stores.values()):
             return True
-        came = sum(store.came_since(since) for store in self.stores.values())
-        return 4 * came >= 3 * sum(store.size() for store in self.stores.values())
+        arrived = sum(store.rows_since(since) for store in self.stores.values())
+        return 4 * arrived >= 3 * sum(store.size() for store in self.stores.values())
 
     def _save(self, since: int | None) -> OperatorState:
         self.settle()
@@ -177,23 +177,23 @@ class WindowedOperator(Operator):
         for one batch counts as in use: the next batch reuses it.
         """
         self._largest = max(self._largest, rows)
-        if self._held() <= self._tidy_at:
+        if self._allocated() <= self._tidy_at:
             return
         self.settle()
         needed = self._largest + sum(len(store.live()) + store.size() for store in self.stores.values())
-        if self._held() > _SLACK * needed:
+        if self._allocated() > _SLACK * needed:
             moving = self.tracker.moving() if self.tracker is not None else None
             self.restore([self.snapshot()])
             if self.tracker is not None and moving is not None:
                 self.tracker.moved(moving)
-        self._tidy_at = max(_LITTLE, 2 * self._held(), _SLACK * needed)
+        self._tidy_at = max(_LITTLE, 2 * self._allocated(), _SLACK * needed)
 
-    def _held(self) -> int:
+    def _allocated(self) -> int:
         return self.pool.count + self.groups.count + sum(store.used for store in self.stores.values())
 
     # Continuous checkpoints (`riprap.records`) ---------------------------------------------------------------------
 
-    speaking_period = 0  # microseconds between boundaries, where count windows emit by time
+    emission_period = 0  # microseconds between boundaries, where count windows emit by time
 
     def track(self) -> Tracker:
         """Track which windows open, change and close, from now on."""

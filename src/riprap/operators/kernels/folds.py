@@ -1,6 +1,6 @@
 """The aggregate functions over windows in rings.
 
-Emission e covers the insertion indices [lo[e], hi[e]) of group who[e]. `column` and `valid` (1 = not null; empty =
+Emission e covers the insertion indices [lo[e], hi[e]) of group groups[e]. `column` and `valid` (1 = not null; empty =
 no nulls) are indexed by position (see rings.py). Every function returns the values and whether each is not null.
 
 Two algorithms give the same result. `direct` reads a whole window at each emission: faster for short windows.
@@ -17,14 +17,14 @@ from riprap.operators.kernels.exact_sums import LIMBS, accumulate, rounded
 
 
 @kernel
-def sum_floats(column, valid, base, cap, who, lo, hi):
+def sum_floats(column, valid, base, cap, groups, lo, hi):
     """Exactly rounded sums: cascaded additions with a known error; the exact accumulator where that is too large."""
-    n = len(who)
+    n = len(groups)
     out = np.empty(n, np.float64)
-    some = np.empty(n, np.uint8)
+    valid_out = np.empty(n, np.uint8)
     for e in range(n):
-        at = base[who[e]]
-        mask = cap[who[e]] - 1
+        at = base[groups[e]]
+        mask = cap[groups[e]] - 1
         total = 0.0
         error = 0.0
         lost = 0.0  # at least what adding up the errors lost
@@ -43,12 +43,12 @@ def sum_floats(column, valid, base, cap, who, lo, hi):
             t = s - error
             lost += abs((error - (s - t)) + (d - t))
             error = s
-        some[e] = count > 0
+        valid_out[e] = count > 0
         result = total + error
         out[e] = result + 0.0
         if (lost != 0.0 or not math.isfinite(result)) and not certain(total, error, lost):
             out[e] = exactly(column, valid, at, mask, lo[e], hi[e])
-    return out, some
+    return out, valid_out
 
 
 @kernel
@@ -79,18 +79,18 @@ def exactly(column, valid, at, mask, lo, hi):
 
 
 @kernel
-def sum_floats_sliding(column, valid, base, cap, who, lo, hi, order):
-    n = len(who)
+def sum_floats_sliding(column, valid, base, cap, groups, lo, hi, order):
+    n = len(groups)
     out = np.empty(n, np.float64)
-    some = np.empty(n, np.uint8)
+    valid_out = np.empty(n, np.uint8)
     limbs = np.zeros(LIMBS, np.int64)
     special = np.zeros(3, np.int64)  # how many NaN, +inf, -inf
     group = np.int64(-1)
     at = mask = done_lo = done_hi = count = np.int64(0)
     for k in range(n):
         e = order[k]
-        if who[e] != group or lo[e] >= done_hi:
-            group = who[e]
+        if groups[e] != group or lo[e] >= done_hi:
+            group = groups[e]
             at = base[group]
             mask = cap[group] - 1
             limbs[:] = 0
@@ -109,7 +109,7 @@ def sum_floats_sliding(column, valid, base, cap, who, lo, hi, order):
                 count -= 1
         done_lo = lo[e]
         done_hi = hi[e]
-        some[e] = count > 0
+        valid_out[e] = count > 0
         if special[0] or (special[1] and special[2]):
             out[e] = np.nan
         elif special[1]:
@@ -118,7 +118,7 @@ def sum_floats_sliding(column, valid, base, cap, who, lo, hi, order):
             out[e] = -np.inf
         else:
             out[e] = rounded(limbs)
-    return out, some
+    return out, valid_out
 
 
 @kernel
@@ -134,19 +134,19 @@ def _shift(limbs, special, x, sign):
 
 
 @kernel
-def sum_integers(column, valid, base, cap, who, lo, hi):
+def sum_integers(column, valid, base, cap, groups, lo, hi):
     """Sums in 64 bits; the third result is whether one does not fit. Intermediate overflow is allowed.
 
     The upper halves are summed separately: the carries from the lower halves are fewer than the values, and a total
     that wrapped differs by 2^32.
     """
-    n = len(who)
+    n = len(groups)
     out = np.empty(n, np.int64)
-    some = np.empty(n, np.uint8)
+    valid_out = np.empty(n, np.uint8)
     overflow = False
     for e in range(n):
-        at = base[who[e]]
-        mask = cap[who[e]] - 1
+        at = base[groups[e]]
+        mask = cap[groups[e]] - 1
         total = upper = np.int64(0)
         count = 0
         for a in range(lo[e], hi[e]):
@@ -157,24 +157,24 @@ def sum_integers(column, valid, base, cap, who, lo, hi):
             upper += column[p] >> 32
             count += 1
         out[e] = total
-        some[e] = count > 0
+        valid_out[e] = count > 0
         overflow |= abs((total >> 32) - upper) > count
-    return out, some, overflow
+    return out, valid_out, overflow
 
 
 @kernel
-def sum_integers_sliding(column, valid, base, cap, who, lo, hi, order):
+def sum_integers_sliding(column, valid, base, cap, groups, lo, hi, order):
     """As `sum_integers`."""
-    n = len(who)
+    n = len(groups)
     out = np.empty(n, np.int64)
-    some = np.empty(n, np.uint8)
+    valid_out = np.empty(n, np.uint8)
     overflow = False
     group = np.int64(-1)
     at = mask = done_lo = done_hi = count = total = wraps = np.int64(0)
     for k in range(n):
         e = order[k]
-        if who[e] != group or lo[e] >= done_hi:
-            group = who[e]
+        if groups[e] != group or lo[e] >= done_hi:
+            group = groups[e]
             at = base[group]
             mask = cap[group] - 1
             total = np.int64(0)
@@ -200,18 +200,18 @@ def sum_integers_sliding(column, valid, base, cap, who, lo, hi, order):
         done_lo = lo[e]
         done_hi = hi[e]
         out[e] = total
-        some[e] = count > 0
+        valid_out[e] = count > 0
         overflow |= wraps != 0
-    return out, some, overflow
+    return out, valid_out, overflow
 
 
 @kernel
-def count_values(valid, base, cap, who, lo, hi):
+def count_values(valid, base, cap, groups, lo, hi):
     """The number of values of each window that are not null."""
-    out = np.empty(len(who), np.int64)
-    for e in range(len(who)):
-        at = base[who[e]]
-        mask = cap[who[e]] - 1
+    out = np.empty(len(groups), np.int64)
+    for e in range(len(groups)):
+        at = base[groups[e]]
+        mask = cap[groups[e]] - 1
         count = 0
         for a in range(lo[e], hi[e]):
             count += valid[at + (a & mask)]
@@ -226,31 +226,31 @@ def _above(x, y):
 
 
 @kernel
-def extremes(column, valid, base, cap, who, lo, hi, largest):
+def extremes(column, valid, base, cap, groups, lo, hi, largest):
     """The largest or smallest value of each window that is not null; the oldest among equals (0.0 equals -0.0)."""
-    n = len(who)
+    n = len(groups)
     out = np.zeros(n, column.dtype)
-    some = np.zeros(n, np.uint8)
+    valid_out = np.zeros(n, np.uint8)
     for e in range(n):
-        at = base[who[e]]
-        mask = cap[who[e]] - 1
+        at = base[groups[e]]
+        mask = cap[groups[e]] - 1
         for a in range(lo[e], hi[e]):
             p = at + (a & mask)
             if len(valid) and not valid[p]:
                 continue
             x = column[p]
-            if not some[e] or (_above(x, out[e]) if largest else _above(out[e], x)):
+            if not valid_out[e] or (_above(x, out[e]) if largest else _above(out[e], x)):
                 out[e] = x
-                some[e] = 1
-    return out, some
+                valid_out[e] = 1
+    return out, valid_out
 
 
 @kernel
-def extremes_sliding(column, valid, base, cap, who, lo, hi, largest, order):
+def extremes_sliding(column, valid, base, cap, groups, lo, hi, largest, order):
     """As `extremes`, with a queue of the values that can still become the extreme, best first."""
-    n = len(who)
+    n = len(groups)
     out = np.zeros(n, column.dtype)
-    some = np.zeros(n, np.uint8)
+    valid_out = np.zeros(n, np.uint8)
     longest = np.int64(1)
     for e in range(n):
         longest = max(longest, hi[e] - lo[e])
@@ -261,8 +261,8 @@ def extremes_sliding(column, valid, base, cap, who, lo, hi, largest, order):
     at = mask = done_hi = np.int64(0)
     for k in range(n):
         e = order[k]
-        if who[e] != group or lo[e] >= done_hi:
-            group = who[e]
+        if groups[e] != group or lo[e] >= done_hi:
+            group = groups[e]
             at = base[group]
             mask = cap[group] - 1
             front = back = np.int64(0)
@@ -287,5 +287,5 @@ def extremes_sliding(column, valid, base, cap, who, lo, hi, largest, order):
         done_hi = hi[e]
         if front < back:
             out[e] = column[at + (queue[front] & mask)]
-            some[e] = 1
-    return out, some
+            valid_out[e] = 1
+    return out, valid_out

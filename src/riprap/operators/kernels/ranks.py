@@ -16,16 +16,17 @@ from riprap.operators.kernels import kernel
 
 
 @kernel
-def distinct_values(column, valid, base, cap, who, lo, hi, order):
+def distinct_values(column, valid, base, cap, groups, lo, hi, order):
     """The number of distinct values of each window, without nulls."""
-    out = np.zeros(len(who), np.int64)
+    out = np.zeros(len(groups), np.int64)
     start = 0
     while start < len(order):
         stop = start
-        while stop < len(order) and who[order[stop]] == who[order[start]]:
+        while stop < len(order) and groups[order[stop]] == groups[order[start]]:
             stop += 1
         first, last = lo[order[start]], hi[order[stop - 1]]
-        ranks, values = ranked(column, valid, base[who[order[start]]], cap[who[order[start]]] - 1, first, last, False)
+        group = groups[order[start]]
+        ranks, values = ranked(column, valid, base[group], cap[group] - 1, first, last, False)
         counts = np.zeros(len(values), np.int64)
         left = right = first
         different = 0
@@ -49,17 +50,18 @@ def distinct_values(column, valid, base, cap, who, lo, hi, order):
 
 
 @kernel
-def percentiles(column, valid, base, cap, who, lo, hi, order, share):
+def percentiles(column, valid, base, cap, groups, lo, hi, order, share):
     """The value below which `share` of each window lies, interpolated; and where it exists."""
-    out = np.zeros(len(who), np.float64)
-    some = np.zeros(len(who), np.uint8)
+    out = np.zeros(len(groups), np.float64)
+    valid_out = np.zeros(len(groups), np.uint8)
     start = 0
     while start < len(order):
         stop = start
-        while stop < len(order) and who[order[stop]] == who[order[start]]:
+        while stop < len(order) and groups[order[stop]] == groups[order[start]]:
             stop += 1
         first, last = lo[order[start]], hi[order[stop - 1]]
-        ranks, values = ranked(column, valid, base[who[order[start]]], cap[who[order[start]]] - 1, first, last, True)
+        group = groups[order[start]]
+        ranks, values = ranked(column, valid, base[group], cap[group] - 1, first, last, True)
         tree = np.zeros(len(values) + 1, np.int64)  # counts per rank, in a Fenwick tree
         left = right = first
         held = 0
@@ -75,14 +77,14 @@ def percentiles(column, valid, base, cap, who, lo, hi, order, share):
                 at = share * (held - 1)
                 below = int(at)
                 rest = at - below
-                some[e] = 1
+                valid_out[e] = 1
                 out[e] = number(values[nth(tree, below)])
                 if rest > 0.0:
                     above = number(values[nth(tree, below + 1)])
                     if above != out[e]:
                         out[e] = out[e] * (1.0 - rest) + above * rest
         start = stop
-    return out, some
+    return out, valid_out
 
 
 @kernel

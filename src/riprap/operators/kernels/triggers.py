@@ -14,7 +14,7 @@ def count_by_count(groups, base, cap, head, tail, size, every, tumbling, partial
     """Windows of `size` tuples that emit at every `every`-th tuple of their group."""
     n = len(groups)
     rows = np.empty(n, np.int64)
-    who = np.empty(n, np.int64)
+    emitting = np.empty(n, np.int64)
     lo = np.empty(n, np.int64)
     hi = np.empty(n, np.int64)
     count = 0
@@ -28,13 +28,13 @@ def count_by_count(groups, base, cap, head, tail, size, every, tumbling, partial
             head[g] = a - size
         if (every == 1 or a % every == 0) and (partial or a - head[g] == size):
             rows[count] = i
-            who[count] = g
+            emitting[count] = g
             lo[count] = head[g]
             hi[count] = a
             count += 1
             if tumbling:
                 head[g] = a
-    return rows[:count], who[:count], lo[:count], hi[:count]
+    return rows[:count], emitting[:count], lo[:count], hi[:count]
 
 
 @kernel
@@ -45,7 +45,7 @@ def time_by_count(groups, ts, base, cap, head, tail, stamps, size, every, now, p
     """
     n = len(groups)
     rows = np.empty(n, np.int64)
-    who = np.empty(n, np.int64)
+    emitting = np.empty(n, np.int64)
     lo = np.empty(n, np.int64)
     hi = np.empty(n, np.int64)
     count = 0
@@ -61,11 +61,11 @@ def time_by_count(groups, ts, base, cap, head, tail, stamps, size, every, now, p
             head[g] += 1
         if (a + 1) % every == 0:
             rows[count] = i
-            who[count] = g
+            emitting[count] = g
             lo[count] = head[g]
             hi[count] = a + 1
             count += 1
-    return rows[:count], who[:count], lo[:count], hi[:count]
+    return rows[:count], emitting[:count], lo[:count], hi[:count]
 
 
 @kernel
@@ -77,7 +77,7 @@ def by_boundary(
     cap,
     head,
     tail,
-    spoke,
+    emitted_tail,
     stamps,
     known,
     window,
@@ -90,11 +90,11 @@ def by_boundary(
     """Windows that emit at multiples of `every` microseconds.
 
     With `by_time` the window of a group is its tuples of the last `window` microseconds before the boundary, and it
-    emits if there are any. Otherwise it is its `window` latest tuples, and it emits if one arrived since it `spoke`
-    (an insertion index per group). `known` is the number of groups; `boundary` the next one to emit at, or the least
-    int64 before the first tuple; `latest` (one entry, updated) the greatest time so far, which is also the time of a
-    late tuple. After the rows, boundaries up to `until` emit (the greatest int64: as long as any window would).
-    Returns the emissions, the boundary of each, and the next one.
+    emits if there are any. Otherwise it is its `window` latest tuples, and it emits if one arrived since its last
+    emission (at insertion index `emitted_tail`). `known` is the number of groups; `boundary` the next one to emit at,
+    or the least int64 before the first tuple; `latest` (one entry, updated) the greatest time so far, which is also
+    the time of a late tuple. After the rows, boundaries up to `until` emit (the greatest int64: as long as any
+    window would). Returns the emissions, the boundary of each, and the next one.
     """
     none = np.iinfo(np.int64).min
     forever = np.iinfo(np.int64).max
@@ -123,14 +123,14 @@ def by_boundary(
             i += 1
         now = last if i < n else until
         while boundary != none and boundary <= now:
-            speaking = 0
+            emissions = 0
             for g in range(known):
                 if by_time:
                     while head[g] < tail[g] and stamps[base[g] + (head[g] & (cap[g] - 1))] < boundary - window:
                         head[g] += 1
                     if head[g] == tail[g]:
                         continue
-                elif tail[g] == spoke[g]:
+                elif tail[g] == emitted_tail[g]:
                     continue
                 if count == room:
                     room *= 2
@@ -143,11 +143,11 @@ def by_boundary(
                 out[count, 3] = tail[g]
                 out[count, 4] = boundary
                 count += 1
-                speaking += 1
-                spoke[g] = tail[g]
+                emissions += 1
+                emitted_tail[g] = tail[g]
                 if by_time and window == every:
                     head[g] = tail[g]
-            if speaking:
+            if emissions:
                 boundary += every
             elif now == forever:
                 boundary = none

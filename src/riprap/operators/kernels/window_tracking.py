@@ -73,7 +73,7 @@ def tumble(
     the `rows` that had arrived before. `now`: time of the last row. Returns how many windows opened, how many of
     those that an earlier frame opened closed, how many closed in total, and how many became dirty.
     """
-    made = told = ended = dirty = 0
+    made = from_earlier = ended = dirty = 0
     for t in range(len(touched)):
         g = touched[t]
         if number[g] >= 0:
@@ -86,8 +86,8 @@ def tumble(
                 bases[base[g] - bases_from] -= 1
             origins[origin[g] - origins_from] -= 1
             if first[g] < frame:
-                closed[told] = g
-                told += 1
+                closed[from_earlier] = g
+                from_earlier += 1
             ended += 1
             number[g] = -1
             base[g] = -1
@@ -105,7 +105,7 @@ def tumble(
             opened[0, made] = g
             opened[1, made] = number[g]
             made += 1
-    return made, told, ended, dirty
+    return made, from_earlier, ended, dirty
 
 
 @kernel

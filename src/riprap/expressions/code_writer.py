@@ -1,14 +1,14 @@
-"""What expressions compute, as text: statements about one row, and a (value, valid) pair for the result.
+"""Generates the code of expressions: statements about one row, and a (value, valid) pair for the result.
 
-The text is Python that Numba compiles into the loop of a piece, and gives the same bits interpreted; `columns.py` makes
-a function of whole columns of the same text. Values are int64, float64 or bool. A boolean that is null is False. In a
-loop, text is the code of its dictionary, and whatever reads one text column and nothing else is a look-up table per
-dictionary (`FunctionWriter.table`); what has no text there raises `Unwritten`, and its operator is computed on columns
-instead:
-functions that make text out of several columns. On columns text is an Arrow array, and functions of it are Arrow's.
+The code is Python that Numba compiles into the loop of a piece; interpreted it gives the same bits.
+`column_functions.py` turns the same code into a function of whole columns. Values are int64, float64 or bool. A
+boolean that is null is False. In a loop, text is a dictionary code, and any expression that reads only one text
+column is a lookup table per dictionary (`FunctionWriter.table`). What cannot be written like that raises
+`CannotCompile`, for instance functions that compute text from several columns; the operator then evaluates columns.
+There, text is an Arrow array, and Arrow provides its functions.
 
-An error (an integer beyond 64 bits, a value that a cast cannot hold) is a numbered *site*: the text tells where nothing
-failed before in the row. A branch that is not chosen for a row is not computed for it.
+An error (an integer beyond 64 bits, a value that a cast cannot hold) is a numbered *site*: the code reports the first
+one of a row. A branch is computed only for rows that choose it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,11 +29,11 @@ from riprap.expressions.typed import Kernel, Typed
 
 OVERFLOW = "an integer does not fit 64 bits (CAST to DOUBLE to compute beyond them)"
 _UNITS = {"HOUR": (3_600_000_000, 24), "MINUTE": (60_000_000, 60), "SECOND": (1_000_000, 60)}
-_NESTED = 16  # choices that are blocks in one another
+_NESTED = 16  # nested choices before a new block starts
 
 
-class Unwritten(Exception):
-    """There is no text for this; the message says why."""
+class CannotCompile(Exception):
+    """No loop code can be generated for this; the message explains why."""
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Block:
     header: str = ""
     parent: "Block | None" = None
     items: "list[str | Block]" = field(default_factory=list)
-    only: tuple[str, frozenset[object]] | None = None  # the text of a value, and what it is in this block
+    only: tuple[str, frozenset[object]] | None = None  # a value's text, and its possible values in this block
 
     def add(self, *lines: str) -> None:
         self.items += lines
@@ -55,7 +55,7 @@ class Block:
 
     @property
     def loops(self) -> bool:
-        """Whether it is in a loop of its own, within the loop over rows."""
+        """Whether it is in a nested loop, within the loop over rows."""
         return self.header.startswith("for ") or (self.parent is not None and self.parent.loops)
 
     def lines(self, depth: int) -> Iterator[str]:
@@ -73,12 +73,12 @@ class Block:
 
 @dataclass(frozen=True)
 class Value:
-    """What a row has in a column, or an expression of it, as text without effects."""
+    """A column or an expression of a row, as text without side effects."""
 
     type: pa.DataType
     text: str
     valid: str | None = None  # None: never null
-    dictionary: str | None = None  # of text: the name of what its codes stand for
+    dictionary: str | None = None  # of text: the name of the dictionary of its codes
     constant: bool | int | float | str | bytes | None = None
 
     @property
@@ -87,9 +87,9 @@ class Value:
 
 
 class FunctionWriter:
-    """The function that is being written: its names, errors, dictionaries and tables."""
+    """A function that is being generated: its names, errors, dictionaries and tables."""
 
-    on_columns = False  # of whole columns, or of the rows of a loop
+    on_columns = False  # whether it processes whole columns, or the rows of a loop
     code: "Callable[[Value], str]"  # in a loop, text as a code of the dictionary in `chosen`
 
     def __init__(self) -> None:
@@ -97,11 +97,11 @@ class FunctionWriter:
         self.dictionaries: dict[str, Dictionary] = {}
         self.tables: dict[str, Table] = {}
         self._table_names: dict[tuple[str, str], str] = {}
-        self.chosen: dict[ValueKind, str] = {}  # in a loop, by kind: the dictionary of text that is one of several
+        self.chosen: dict[ValueKind, str] = {}  # in a loop, by kind: the dictionary of text that a choice returns
         self._names = 0
 
     def fresh(self, stem: str) -> str:
-        """A name that nothing else has."""
+        """A unique name."""
         self._names += 1
         return f"{stem}{self._names}"
 
@@ -110,23 +110,23 @@ class FunctionWriter:
         raise NotImplementedError
 
     def literal(self, value: float) -> str:
-        """An argument with this value, so that texts that differ in numbers alone are one."""
+        """An argument with this value, so that texts that differ only in numbers are equal."""
         raise NotImplementedError
 
     def held(self, value: object, type_: pa.DataType) -> str:
-        """Text, or a function of it, that Arrow holds."""
-        raise Unwritten("text that stands in an expression of something else than one text column")
+        """A constant or function of text, held by Arrow."""
+        raise CannotCompile("constant text in an expression that does not read exactly one text column")
 
     def decoded(self, value: "Value") -> str:
-        """The text that codes stand for, held by Arrow."""
+        """The text of these codes, held by Arrow."""
         raise NotImplementedError
 
     def fail(self, block: Block, condition: str, site: int, value: str, whole: str) -> None:
-        """Tell of an error in rows for which a condition is true; `value` and `whole` are for its message."""
+        """Report an error in rows for which a condition is true; `value` and `whole` are for its message."""
         raise NotImplementedError
 
     def site(self, message: str) -> int:
-        """The number of an error; `message` may have {value} (a float), {whole}, or {table:…} (why a code fails)."""
+        """The number of an error; `message` may contain {value} (a float), {whole}, or {table:…} (why a code fails)."""
         self.sites.append(message)
         return len(self.sites)
 
@@ -137,8 +137,9 @@ class FunctionWriter:
     def table(
         self, dictionary: str, column: str, field: pa.Field, node: Node, made: pa.DataType
     ) -> tuple[str, str, str]:
-        """For an expression of one text column: names of the values and states of each code + 1 (0: of null), and of
-        the dictionary that the values are codes of. States: 0 null, 1 valid, 2 failed."""
+        """For an expression of one text column: the names of the values and states by code + 1 (0: of null), and of
+        the dictionary of the values. States: 0 null, 1 valid, 2 failed.
+        """
         known = self._table_names.get((dictionary, str(node)))
         if known is None:
             known = self._table_names[dictionary, str(node)] = self.fresh("t")
@@ -150,7 +151,7 @@ class FunctionWriter:
         return known, f"{known}_s", f"{known}_d"
 
     def refresh(self, given: object) -> bool:
-        """Dictionaries, and the tables over them, in the order they were written in; whether one is another."""
+        """Refresh dictionaries and the tables over them, in order; return whether one changed."""
         moved = False
         for name, dictionary in self.dictionaries.items():
             table = self.tables.get(name)
@@ -179,7 +180,7 @@ class ExpressionWriter:
         if self._host.on_columns and value.dictionary is not None:
             return self._named(replace(value, text=self._host.decoded(value), dictionary=None))
         if value.kind in HELD_BY_ARROW and value.dictionary is None and not self._host.on_columns:
-            raise Unwritten("text that no column has")
+            raise CannotCompile("text that is not in a column's dictionary")
         return value if value.constant is not None or isinstance(node, ColumnRef) else self._named(value)
 
     def _write(self, node: Node) -> Value:
@@ -203,7 +204,7 @@ class ExpressionWriter:
                 return self._coalesce(arguments)
             case Call(function, arguments):
                 return self._call(function, [self.write(argument) for argument in arguments])
-        raise Unwritten(f"{node} has no text")
+        raise CannotCompile(f"{node} cannot be generated")
 
     # Small parts ------------------------------------------------------------------------------------------------------
 
@@ -223,7 +224,7 @@ class ExpressionWriter:
         return Value(type_, "False" if kind is ValueKind.BOOLEAN else "0", "False")
 
     def _named(self, value: Value) -> Value:
-        """Computed once, under a name."""
+        """Compute it once and give it a name."""
         name = self._host.fresh("v")
         self._block.add(f"{name} = {value.text}")
         if value.valid in (None, "False", "True"):
@@ -292,14 +293,14 @@ class ExpressionWriter:
             return self._kernel(made, made.kernel, [argument.text for argument in arguments], arguments)
         kinds = [argument.kind for argument in arguments]
         if any(kind in (*HELD_BY_ARROW, ValueKind.OTHER) for kind in kinds) and not self._host.on_columns:
-            raise Unwritten(f"{function} of several columns, one of them text")
+            raise CannotCompile(f"{function} of several columns, one of them text")
         if function in ("=", "<>", "<", "<=", ">", ">="):
             return self._compare(function, arguments)
         if function in ("AND", "OR"):
             return self._truth(function, *(self._as(argument, ValueKind.BOOLEAN) for argument in arguments))
         if function == "IN":
             if len(arguments) > 64 and not self._host.on_columns:
-                raise Unwritten("IN with more than 64 choices, which is computed on columns")
+                raise CannotCompile("IN with more than 64 choices, which is evaluated on columns")
             choices = [self._compare("=", [arguments[0], choice]) for choice in arguments[1:]]
             result = choices[0]
             for choice in choices[1:]:
@@ -312,7 +313,7 @@ class ExpressionWriter:
         return self._arithmetic(function, arguments, made)
 
     def _kernel(self, made: Typed, kernel: Kernel, texts: Sequence[str], arguments: Sequence[Value]) -> Value:
-        """A function that Arrow computes, null exactly where an argument is."""
+        """A function that Arrow computes; it is null exactly where an argument is."""
         valid = _all(argument.valid for argument in arguments)
         if valid == "False":
             return self._null(made.type)
@@ -387,10 +388,10 @@ class ExpressionWriter:
                 return Value(made.type, f"civil({days}, {('YEAR', 'MONTH', 'DAY').index(function)})", valid)
             case "UNIX_MICROS":
                 return Value(made.type, first.text, valid)
-        raise Unwritten(f"{function} is computed on columns")
+        raise CannotCompile(f"{function} is evaluated on columns")
 
     def _logarithm(self, arguments: list[Value], type_: pa.DataType) -> Value:
-        """NULL unless the base, if there is one, and the number are positive."""
+        """NULL unless the number, and the base if given, are positive."""
         number = f"float({arguments[-1].text})"
         base = arguments[0] if len(arguments) == 2 else None
         known = {2.0: "binary", 10.0: "decimal"}.get(float(base.constant or 0)) if base is not None else "natural"  # type: ignore[arg-type]
@@ -428,7 +429,7 @@ class ExpressionWriter:
     def _extreme(self, function: str, arguments: Sequence[Value]) -> Value:
         kind = common(argument.kind for argument in arguments)
         if kind is None or (kind in HELD_BY_ARROW and not self._host.on_columns):
-            raise Unwritten(f"{function} of text")
+            raise CannotCompile(f"{function} of text")
         if kind is ValueKind.NULL:
             return arguments[0]
         best, *others = [self._as(argument, kind) for argument in arguments]
@@ -464,16 +465,17 @@ class ExpressionWriter:
         return Value(kind.type, name, f"{name}_ok", dictionary)
 
     def _dictionary(self, kind: ValueKind, what: str) -> str | None:
-        """That of a choice, where it is of text in a loop."""
+        """The dictionary of a choice between texts in a loop; else None."""
         if kind not in HELD_BY_ARROW or self._host.on_columns:
             return None
         if kind not in self._host.chosen:
-            raise Unwritten(what)
+            raise CannotCompile(what)
         return self._host.chosen[kind]
 
     def _chain(self, steps: Sequence[Callable[[], str]], last: Callable[[], object]) -> None:
-        """Write each step into the block that the one before it opens. Python can nest a hundred blocks and no more, so
-        after a few the next one is asked for by a name."""
+        """Write each step into the block that the one before it opens. Python allows about a hundred nested blocks,
+        so after a few steps a flag leads to the next one.
+        """
         with ExitStack() as further:
             while True:
                 now, steps = steps[:_NESTED], steps[_NESTED:]
@@ -549,7 +551,7 @@ class ExpressionWriter:
                 return Value(target, text, valid)
         if self._host.on_columns and (kernel := (made := cast(self._typed(value), target)).kernel) is not None:
             return self._kernel(made, kernel, [text, valid or "None"], [value])
-        raise Unwritten(f"a cast from {value.type} to {target}")
+        raise CannotCompile(f"a cast from {value.type} to {target}")
 
     def _fits(self, wrong: str, value: Value, target: pa.DataType) -> None:
         floating = value.kind is ValueKind.FLOAT
@@ -559,7 +561,7 @@ class ExpressionWriter:
 
 
 def _all(conditions: "Iterator[str | None] | Sequence[str | None]") -> str | None:
-    """The conditions that there are, joined."""
+    """The conditions that are not None, joined with `and`."""
     there = list(dict.fromkeys(condition for condition in conditions if condition is not None))
     if "False" in there:
         return "False"
