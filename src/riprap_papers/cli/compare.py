@@ -1,4 +1,4 @@
-"""`riprap compare`: workloads under several protocols, hurt and measured in the same way, on one page."""
+"""`riprap compare`: runs workloads under several protocols with the same fault and compares what is measured."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,63 +20,65 @@ def command(
         list[str] | None, typer.Argument(help="nexmark-2, -3, -5, -6, wordcount, nhop.", show_default="all")
     ] = None,
     protocols: Annotated[
-        str, typer.Option(help="Which to compare; none: no protection.", metavar="NAME,…", show_default="all")
+        str, typer.Option(help="Protocols to compare; none: no protection.", metavar="NAME,…", show_default="all")
     ] = "",
     interval: Annotated[
-        str | None, typer.Option(help="Between checkpoints.", show_default="2s; demo 1s; paper 10s and 15s")
+        str | None, typer.Option(help="Checkpoint interval.", show_default="2s; demo 1s; paper 10s and 15s")
     ] = None,
     windows: Annotated[str | None, typer.Option(help="large or small.", show_default="small; paper both")] = None,
-    kill: Annotated[str, typer.Option(help="The operator that is killed.", show_default="as published")] = "",
+    kill: Annotated[str, typer.Option(help="The operator to kill.", show_default="as published")] = "",
     no_kill: Annotated[bool, typer.Option("--no-kill", help="Measure without a failure.")] = False,
     log: Annotated[
-        str | None, typer.Option(help="persistent or volatile: uncoordinated, induced.", show_default="persistent")
+        str | None, typer.Option(help="persistent or volatile (uncoordinated, induced).", show_default="persistent")
     ] = None,
     induced_scope: Annotated[
         str | None, typer.Option(help="cycles or all: where induced forces checkpoints.", show_default="cycles")
     ] = None,
     induced_rule: Annotated[
-        str | None, typer.Option(help="hmnr or bcs: which messages force one.", show_default="hmnr")
+        str | None, typer.Option(help="hmnr or bcs: which messages force a checkpoint.", show_default="hmnr")
     ] = None,
     sinks: Annotated[
-        str | None, typer.Option(help="eager, or committed: shown with the line.", show_default="eager")
+        str | None, typer.Option(help="eager, or committed: rows show with the recovery line.", show_default="eager")
     ] = None,
     virtual: Annotated[
-        bool, typer.Option("--virtual", help="Who did not fail may stay as it is: uncoordinated, induced.")
+        bool,
+        typer.Option("--virtual", help="Elements that did not fail may keep their state (uncoordinated, induced)."),
     ] = False,
-    skew: Annotated[float | None, typer.Option(help="Zipf's exponent of the keys.", show_default="none")] = None,
+    skew: Annotated[float | None, typer.Option(help="Zipf exponent of the keys.", show_default="none")] = None,
     rate: Annotated[
         float | None, typer.Option(help="Events per second of all sources.", min=1.0, show_default="published, or less")
     ] = None,
     load: Annotated[
-        float | None, typer.Option(help="Instead: this share of each protocol's own largest rate.", show_default="none")
+        float | None,
+        typer.Option(help="Instead of --rate: share of the maximum rate of each protocol.", show_default="none"),
     ] = None,
     duration: Annotated[
         str | None, typer.Option("--for", help="Length of the input.", show_default="12s; demo 6s; paper 60s")
     ] = None,
     repetitions: Annotated[
-        int | None, typer.Option(help="Of each case.", min=1, max=1000, show_default="1; paper 3")
+        int | None, typer.Option(help="Repetitions of each case.", min=1, max=1000, show_default="1; paper 3")
     ] = None,
     shards: Annotated[
-        int | None, typer.Option(help="Most elements of an operator.", min=1, show_default="1; with --skew 8")
+        int | None, typer.Option(help="Most shards of an operator.", min=1, show_default="1; with --skew 8")
     ] = None,
     scale: Annotated[str, typer.Option(help="small, demo (on Spark) or paper (the published grid).")] = "small",
     host: Annotated[str | None, typer.Option(help="simulated or spark.", show_default="simulated; demo spark")] = None,
     maximum: Annotated[
-        bool, typer.Option("--find-maximum", help="Find the largest rate that each protocol sustains instead.")
+        bool, typer.Option("--find-maximum", help="Instead, find the maximum sustainable rate of each protocol.")
     ] = False,
     master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local, sized for the run")] = None,
     profile: Annotated[
-        list[Path] | None, typer.Option(help="What work costs, as riprap profile measured it.", show_default="round")
+        list[Path] | None, typer.Option(help="Costs of operators, from `riprap profile`.", show_default="round")
     ] = None,
     processes: Annotated[
-        int | None, typer.Option(help="That simulate at once.", min=1, show_default="one per core")
+        int | None, typer.Option(help="Processes for simulations.", min=1, show_default="one per core")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Directory of the comparison; one that is there goes on.")] = Path(
+    out: Annotated[Path, typer.Option(help="Directory of the comparison; an existing one is resumed.")] = Path(
         "comparison"
     ),
     json: AsJson = False,
 ) -> None:
-    """Compare protocols on workloads: throughput, latency, checkpoints, recovery, what is lost."""
+    """Compare protocols on workloads: throughput, latency, checkpoints, recovery, lost tuples."""
     import sys
 
     from riprap.base.errors import UsageError
@@ -87,34 +89,36 @@ def command(
 
     named = [name.strip() for name in protocols.split(",") if name.strip()]
     if protocols and not named:
-        raise UsageError(f"--protocols {protocols} names none: give some, as coordinated,repeat, or leave it out")
+        raise UsageError(
+            f"--protocols {protocols} names no protocol: give some, as in coordinated,repeat, or leave it out"
+        )
     if kill and no_kill:
         raise UsageError("--kill and --no-kill contradict each other: give one of them")
     if maximum:
         if not workloads or len(workloads) != 1:
             raise UsageError(
-                "--find-maximum searches for one workload: name it, as in riprap compare --find-maximum nexmark-5"
+                "--find-maximum needs one workload: name it, as in riprap compare --find-maximum nexmark-5"
             )
         if host == "spark" or scale != "small":
             raise UsageError("--find-maximum searches on the simulated host: leave --host and --scale out")
-        unread = {
+        unused = {
             "--rate": rate, "--load": load, "--kill": kill, "--no-kill": no_kill, "--log": log, "--sinks": sinks,
             "--induced-scope": induced_scope, "--induced-rule": induced_rule, "--virtual": virtual, "--master": master,
             "--repetitions": repetitions, "--profile": profile,
         }  # fmt: skip
-        if given := [option for option, value in unread.items() if value]:
-            raise UsageError(f"--find-maximum finds a rate without failures or logs: leave {', '.join(given)} out")
-        tell = (
-            (lambda case, found: None)
+        if excess := [option for option, value in unused.items() if value]:
+            raise UsageError(f"--find-maximum measures without failures or logs: leave {', '.join(excess)} out")
+        report = (
+            (lambda case, maximum: None)
             if json
-            else (lambda case, found: OUT.print(f"{case.label}: {found:,.0f} events/s"))
+            else (lambda case, maximum: OUT.print(f"{case.label}: {maximum:,.0f} events/s"))
         )
         rates = api.find_maximum(
             workloads[0], protocols=named, interval=interval, windows=windows, skew=skew, shards=shards,
-            seconds=parse_duration(duration) / 1e6 if duration else None, processes=processes, tell=tell,
+            seconds=parse_duration(duration) / 1e6 if duration else None, processes=processes, tell=report,
         )  # fmt: skip
         if json:
-            print_json({case.label: found for case, found in rates.items()})
+            print_json({case.label: maximum_rate for case, maximum_rate in rates.items()})
         return
     output_directory(out)
 
@@ -151,7 +155,7 @@ def command(
             command=" ".join(["riprap", *sys.argv[1:]]),
         )
     except KeyboardInterrupt:
-        ERR.print(f"interrupted; the same command goes on with what is in {out}")
+        ERR.print(f"interrupted; run the same command again to resume the comparison in {out}")
         raise typer.Exit(130) from None
     if json:
         print_json([{**vars(case), **_short(result)} for case, result in comparison.results.items()])
@@ -181,15 +185,15 @@ def _print(comparison: "Comparison") -> None:
         table = Table(
             title=f"{next(iter(chosen)).title}, {_intervals(chosen)}", title_justify="left", box=None, pad_edge=False
         )
-        for name in ("protocol", "rows/s", "p50 ms", "p99 ms", "cp", "forced", "first s", "back s", "lost", "twice"):
+        for name in ("protocol", "rows/s", "p50 ms", "p99 ms", "cp", "forced", "first s", "recov s", "lost", "twice"):
             table.add_column(
                 name, justify="left" if name == "protocol" else "right", no_wrap=name != "protocol", overflow="fold"
             )
-        alike = len({case.interval for case in chosen}) == 1  # then there is no need to say it in each line
+        alike = len({case.interval for case in chosen}) == 1  # then the labels omit it
         for case, r in chosen.items():
             label = case.label.replace(f" @ {format_duration(case.interval)}", "") if alike else case.label
             first, back = ("–" if v is None else f"{v:.1f}" for v in (r.first_output, r.recovery_adaptive))
-            # Nothing may have come out before the kill.
+            # There may be no output before the kill.
             p50, p99 = (f"{v:.0f}" if r.throughput else "–" for v in (r.latency_p50, r.latency_p99))
             table.add_row(
                 label, f"{r.throughput:,.0f}", p50, p99, f"{r.checkpoints}",

@@ -1,4 +1,4 @@
-"""`riprap reproduce`: published experiments run again, ours beside the published numbers."""
+"""`riprap reproduce`: repeats published experiments and compares the results."""
 
 from typing import Annotated
 
@@ -7,13 +7,13 @@ import typer
 from riprap.cli.arguments import Commands
 
 app = Commands(
-    help="Run published experiments again and print ours beside the published numbers.", no_args_is_help=True
+    help="Repeat published experiments and print our numbers beside the published ones.", no_args_is_help=True
 )
 
 
 @app.callback()
 def _root() -> None:
-    """Makes `reproduce` a group of commands however many there are."""
+    """Makes `reproduce` a group even with a single command."""
 
 
 @app.command()
@@ -26,13 +26,13 @@ def ftc(
     from riprap.cli.console import ERR, OUT, print_json
     from riprap_papers.published.backup_tables import cases, reproduce, summary
 
-    list(reproduce(cases()[0]))  # loads the solver; imports are not measured
+    list(reproduce(cases()[0]))  # loads the solver, so that imports are not measured
     rows, summaries = [], []
     for case in cases():
         ERR.print(f"{case.name}: {case.topology.size} tasks, {len(case.topology.edges)} edges …", style="dim")
-        found = list(reproduce(case))
-        rows += found
-        summaries.append(summary(found))
+        results = list(reproduce(case))
+        rows += results
+        summaries.append(summary(results))
     if json:
         print_json({"rows": rows, "summaries": summaries})
         return
@@ -64,4 +64,4 @@ def ftc(
             published["share_excess"],
         )
     OUT.print(table)
-    OUT.print("exhaust and both columns called published are the published numbers; every other one was measured now.")
+    OUT.print("Column exhaust and both columns called published are published numbers; all others were measured now.")

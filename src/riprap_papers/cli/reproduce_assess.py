@@ -1,4 +1,4 @@
-"""`riprap reproduce assess`: the published assessment of Bargain Discovery, run again."""
+"""`riprap reproduce assess`: repeats the published assessment of Bargain Discovery."""
 
 import sys
 from pathlib import Path
@@ -11,12 +11,10 @@ def command(
     scale: Annotated[str, typer.Option(help="paper: the published experiment. demo: a quick look.")] = "paper",
     seed: Annotated[int, typer.Option(help="Seed of the data and of the jitter.")] = 2,
     master: Annotated[str | None, typer.Option(help="Spark master.", show_default="embedded local")] = None,
-    out: Annotated[Path, typer.Option(help="Directory for the page and everything behind it.")] = Path(
-        "reproduce-assess"
-    ),
+    out: Annotated[Path, typer.Option(help="Directory for the report and its data.")] = Path("reproduce-assess"),
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Table 4.2 and figures 4.11, 4.12, 4.14 and 4.15, published beside ours, on one page."""
+    """Table 4.2 and figures 4.11, 4.12, 4.14 and 4.15: published numbers beside ours, in one report."""
     from rich.table import Table
 
     from riprap.api.assess import run_request
@@ -46,17 +44,17 @@ def command(
         ERR.print(
             f"bargain-discovery over {SCALES[scale].tuples:,} tuples, before and after re-deployment …", style="dim"
         )
-    found = run_request(request, out / "assessment", spark=session(master=master))
-    told = rows(found.summaries, found.protected, found.order["Sink"])
+    assessment = run_request(request, out / "assessment", spark=session(master=master))
+    results = rows(assessment.summaries, assessment.protected, assessment.order["Sink"])
     page = out / "assess.html"
-    page.write_text(reproduction_page(found.content, told, command=words))
+    page.write_text(reproduction_page(assessment.content, results, command=words))
     if json:
-        print_json({"scale": scale, "seed": seed, "rows": to_json(told), "page": str(page)})
+        print_json({"scale": scale, "seed": seed, "rows": to_json(results), "page": str(page)})
         return
     table = Table(box=None)
     for name in ("", "", "published", "ours"):
         table.add_column(name, overflow="fold")
-    for row in told:
+    for row in results:
         shown = [
             f"{value:.4g}" if isinstance(value, float | int) else value or "" for value in (row.published, row.ours)
         ]

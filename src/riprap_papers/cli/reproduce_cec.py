@@ -1,4 +1,4 @@
-"""`riprap reproduce cec`: what continuous checkpoints cost, beside what was published, and how fast they come back."""
+"""`riprap reproduce cec`: costs and recovery times of continuous checkpoints, beside the published costs."""
 
 from typing import Annotated
 
@@ -10,10 +10,10 @@ _PEER_ROWS = 400_000
 def command(
     rows: Annotated[int, typer.Option("--rows", help="Tuples per run.", min=1000, max=100_000_000)] = 2_000_000,
     kills: Annotated[int, typer.Option("--kills", help="Kills per case.", min=1, max=1000)] = 5,
-    spark: Annotated[bool, typer.Option(help="Run Structured Streaming beside it.")] = True,
+    spark: Annotated[bool, typer.Option(help="Also run Structured Streaming.")] = True,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Figures 4.3 and 4.4: fast, slow and mixed windows with and without records; and recovery, never published."""
+    """Figures 4.3 and 4.4: fast, slow and mixed windows with and without records; and recovery (not published)."""
     from dataclasses import asdict
     from itertools import product
     from statistics import median
@@ -38,8 +38,8 @@ def command(
         for scenario in (*SCENARIOS, ESTIMATE):
             for every in (0, 20_000, 100_000):
                 ERR.print(f"recovery, {scenario.name} …", style="dim")
-                taken = 1_800_000 if scenario is ESTIMATE else rows
-                recoveries += returns(scenario, min(rows, taken), every, kills, folder)
+                most = 1_800_000 if scenario is ESTIMATE else rows
+                recoveries += returns(scenario, min(rows, most), every, kills, folder)
         if spark:
             from riprap.spark.session import session
             from riprap_papers.peers import changelog_peer
@@ -51,8 +51,8 @@ def command(
                 table = prices(scenario, min(rows, _PEER_ROWS))
                 try:
                     peers.append((scenario.name, changelog_peer.measure(own, mode, table, scenario.span, place)))
-                except MissingPrerequisite as late:  # what was measured before it is told all the same
-                    ERR.print(str(late))
+                except MissingPrerequisite as error:  # earlier measurements are still reported
+                    ERR.print(str(error))
                     break
     if json:
         costs = [{**asdict(outcome), "rows_per_second": outcome.rows_per_second} for outcome in outcomes]
@@ -73,28 +73,29 @@ def command(
     OUT.print(costs_table)
     cost = "; ".join(f"{scenario.name} {scenario.published}" for scenario in SCENARIOS)
     OUT.print(
-        "native: nothing is kept; net: records are made and thrown away; kept: the output is persistent, without "
-        "records; disk: with records; checks: with T as well; interval: kept, and a checkpoint of all windows every T. "
-        f"T = H; less: than native; turn: the longest of the loop, ms. Published, less than native: {cost}."
+        "native: nothing is stored; net: records are built and discarded; kept: the output is persistent, without "
+        "records; disk: with records; checks: also with T; interval: kept, and a checkpoint of all windows every T. "
+        "T = H; less: slower than native by; turn: longest iteration of the loop, ms. Published, less than native: "
+        f"{cost}."
     )
     OUT.print(
-        "published records: opened 1,048,576 for as many windows (fast), 8,192 for 8,192 (slow), 524,386 for 524,288 "
-        "(mixed); checked, mixed: 718,874 (2 ms), 35,000 (20 ms), 76 (100 ms). Here one record is for many appends, a "
-        "hundred times as long apart as one takes: windows that open and close between two are counted as within and "
-        "leave nothing else, and a window that is slow is checked by what is new in it, once in T. Counts are those of "
-        "the newest record; what came behind it is in none."
+        "Published records: opened 1,048,576 for as many windows (fast), 8,192 for 8,192 (slow), 524,386 for 524,288 "
+        "(mixed); checked, mixed: 718,874 (2 ms), 35,000 (20 ms), 76 (100 ms). Here one record covers many appends; "
+        "records are a hundred times as far apart as writing one takes. Windows that open and close between two "
+        "records are only counted, as within; a slow window is checked once in T, by its new rows. Counts are those "
+        "of the newest record and exclude what came after it."
     )
     if peers:
-        beside_table = Table(title="Structured Streaming, RocksDB, windows of as much event time", box=None)
-        for name in ("windows", "state is saved by", "rows/s", "saving, mean of a micro-batch", "open"):
-            beside_table.add_column(name, justify="left" if name in ("windows", "state is saved by") else "right")
+        beside_table = Table(title="Structured Streaming, RocksDB, windows of equal event time", box=None)
+        for name in ("windows", "state saved by", "rows/s", "commit, mean of a micro-batch", "open"):
+            beside_table.add_column(name, justify="left" if name in ("windows", "state saved by") else "right")
         for name, peer in peers:
             beside_table.add_row(
                 name, peer.mode, f"{peer.rows_per_second:,.0f}", f"{peer.commit * 1e3:.0f} ms", f"{peer.windows:,}"
             )
         OUT.print(beside_table)
     back = Table(title=f"Recovery, median of {kills}: time, without detection and restart", box=None)
-    for name in ("windows", "T = H", "ms", "most", "records read", "open", "rows repeated", "input, MB", "state, KB"):
+    for name in ("windows", "T = H", "ms", "most", "records read", "open", "rows replayed", "input, MB", "state, KB"):
         back.add_column(name, justify="left" if name == "windows" else "right")
     cases = dict.fromkeys((item.scenario, item.every) for item in recoveries)
     for scenario_name, every in cases:

@@ -1,4 +1,4 @@
-"""`riprap reproduce corruption`: wrong bits in real runs, and what copies find of them."""
+"""`riprap reproduce corruption`: bit flips in real runs, and which of them copies detect."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,14 +7,14 @@ import typer
 
 
 def command(
-    strikes: Annotated[int, typer.Option(help="Wrong bits in each run.", min=1, max=1_000)] = 20,
-    copies: Annotated[str, typer.Option(help="How many copies, run by run.", metavar="N,…")] = "1,2,3",
+    strikes: Annotated[int, typer.Option(help="Bit flips in each run.", min=1, max=1_000)] = 20,
+    copies: Annotated[str, typer.Option(help="Number of copies of each run.", metavar="N,…")] = "1,2,3",
     rate: Annotated[float, typer.Option(help="Tuples per second.", min=100, max=1_000_000)] = 10_000,
-    seed: Annotated[int, typer.Option(help="Of the data.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the data.")] = 1,
     out: Annotated[Path, typer.Option(help="Directory for the runs.")] = Path("reproduce-corruption"),
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Flip bits of tuples and of states in real runs: more tuples than without faults reach the sink."""
+    """Flip bits of tuples and states in real runs: more tuples reach the sink than without faults."""
     from rich.table import Table
 
     from riprap.base.errors import UsageError
@@ -37,17 +37,18 @@ def command(
             ERR.print(text, style="dim")
 
     spark = hosting_session(2 + 2 * max(numbers))
-    found = list(reproduce(out, copies=numbers, strikes=strikes, rate=rate, seed=seed, spark=spark, say=say))
+    outcomes = list(reproduce(out, copies=numbers, strikes=strikes, rate=rate, seed=seed, spark=spark, say=say))
     if json:
-        print_json({"seed": seed, "strikes": strikes, "rate": rate, "rows": [as_json(outcome) for outcome in found]})
+        print_json({"seed": seed, "strikes": strikes, "rate": rate, "rows": [as_json(outcome) for outcome in outcomes]})
         return
     table = Table(box=None)
     columns = (
-        "copies", "tuples", "states", "due", "rows", "more", "wrong", "lost", "doubled", "differ", "odd", "restored",
+        "copies", "tuples", "states", "expected", "found", "more", "wrong", "lost", "doubled", "differ", "odd",
+        "restored",
     )  # fmt: skip
     for title in columns:
         table.add_column(title, justify="right")
-    for one in found:
+    for one in outcomes:
         table.add_row(
             str(one.copies), str(one.tuples), str(one.states), f"{one.expected:,}", f"{one.found:,}", f"{one.more:+,}",
             f"{one.wrong:,}", f"{one.lost:,}", f"{one.doubled:,}", str(one.differences), str(one.odd),
@@ -55,8 +56,8 @@ def command(
         )  # fmt: skip
     OUT.print(table)
     OUT.print(
-        "Bits flipped in tuples and states; rows that were due, and that came. differ: intervals in which copies did; "
-        "odd: of those, with one that was found to be wrong. "
-        "A wrong value replaces a tuple; a wrong key is a group that should not be there, and speaks. The model says "
-        "so too: under corruption more tuples reach the sink. With three copies the odd one begins again."
+        "tuples, states: bits flipped in them. differ: intervals in which copies differed; odd: those of them in which "
+        "one copy was found to be wrong. A wrong value replaces a tuple; a wrong key creates a group that should not "
+        "exist, and it emits. The model agrees: under corruption more tuples reach the sink. With three copies the "
+        "wrong one is restarted."
     )

@@ -1,4 +1,4 @@
-"""`riprap reproduce joins`: what checkpoints cost a join, the published experiments run again."""
+"""`riprap reproduce joins`: repeats the published experiments on the cost of checkpoints of a join."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,13 +10,13 @@ _SHOWN = (0, 1, 2, 3, 6, 7)  # columns of the report that fit a terminal
 
 def command(
     seconds: Annotated[
-        float, typer.Option("--seconds", help="At most so long per case and interval.", min=1, max=86_400)
+        float, typer.Option("--seconds", help="Longest time per case and interval.", min=1, max=86_400)
     ] = 120.0,
-    intervals: Annotated[str, typer.Option("--intervals", help="Between checkpoints, in seconds.")] = "1,10",
+    intervals: Annotated[str, typer.Option("--intervals", help="Checkpoint intervals, in seconds.")] = "1,10",
     out: Annotated[Path | None, typer.Option("--out", help="Directory for joins.html and results.json.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Table 3.1 and figures 3.11 to 3.13: rates of joins without checkpoints, and with them every 1 and 10 s."""
+    """Table 3.1 and figures 3.11 to 3.13: rates of joins without checkpoints, and with one every 1 and 10 s."""
     import json as text
     from dataclasses import asdict
 
@@ -28,7 +28,7 @@ def command(
     from riprap_papers.experiments.join_checkpoints import CASES, measure
     from riprap_papers.report.joins_report import COLUMNS, RATES, cells, joins_report, rates
 
-    asked = [parse_whole(part.strip(), "--intervals", least=1, most=3600) for part in intervals.split(",")]
+    every = [parse_whole(part.strip(), "--intervals", least=1, most=3600) for part in intervals.split(",")]
     if out is not None:
         try:
             out.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def command(
             raise UsageError(f"cannot write to {out}: {error.strerror}") from error
     found = []
     for case in CASES:
-        for interval in asked:
+        for interval in every:
             if not json:
                 ERR.print(f"{case.name}, a checkpoint every {interval} s …", style="dim")
             found.append(measure(case, interval, seconds))

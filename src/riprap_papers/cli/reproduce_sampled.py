@@ -1,4 +1,4 @@
-"""`riprap reproduce sampled`: accuracy against recovery time, when a share of what came during an outage is kept."""
+"""`riprap reproduce sampled`: accuracy against recovery time, if a share of the tuples of an outage is retained."""
 
 from typing import Annotated
 
@@ -6,11 +6,13 @@ import typer
 
 
 def command(
-    tuples: Annotated[int, typer.Option("--tuples", help="Market data.", min=1000, max=50_000_000)] = 1_000_000,
-    seed: Annotated[int, typer.Option("--seed", help="Of the data.")] = 2,
+    tuples: Annotated[
+        int, typer.Option("--tuples", help="Tuples of market data.", min=1000, max=50_000_000)
+    ] = 1_000_000,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the data.")] = 2,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Bargain Discovery after an outage, with 0 to 100 % of what came meanwhile: suggested, and never measured."""
+    """Bargain Discovery after an outage, retaining 0 to 100 % of its tuples: suggested, but never measured."""
     from dataclasses import asdict
 
     from rich.table import Table
@@ -25,7 +27,7 @@ def command(
         print_json({"points": [asdict(point) for point in found]})
         return
     table = Table(title=f"An outage of {found[0].missed:,} tuples", box=None)
-    for name in ("share", "kept", "recovery", "quality", "found", "error of vwap"):
+    for name in ("share", "retained", "recovery", "quality", "found", "error of vwap"):
         table.add_column(name, justify="right")
     for point in found:
         table.add_row(
@@ -34,6 +36,6 @@ def command(
         )  # fmt: skip
     OUT.print(table)
     OUT.print(
-        "recovery: until what was kept has been worked off, without detection and restart; quality: sum(gain) of the "
-        "outage against a run without faults; kept: also what had not been acknowledged when the consumer went."
+        "recovery: until the retained tuples are processed, without detection and restart; quality: sum(gain) of the "
+        "outage relative to a run without faults; retained: includes what the consumer had not acknowledged."
     )

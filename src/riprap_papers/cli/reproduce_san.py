@@ -1,4 +1,4 @@
-"""`riprap reproduce san`: the published evaluation of fault-tolerance techniques by models, run again."""
+"""`riprap reproduce san`: repeats the published model-based evaluation of fault-tolerance techniques."""
 
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ def command(
     master: Annotated[str | None, typer.Option("--master", help="Spark master.", show_default="embedded local")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Model-based evaluation of Bargain Discovery: ours beside the published numbers."""
+    """Model-based evaluation of Bargain Discovery: our numbers beside the published ones."""
     from riprap.cli.console import print_json
     from riprap.cli.progress import spark_runner
     from riprap_papers.san.evaluation import evaluate
@@ -41,7 +41,7 @@ def _figures() -> Any:
 
 
 def _engine_rate() -> Any:
-    """What the real operators give at the sink for 450 source tuples/s, from generated data, on Spark."""
+    """The output rate of the real operators for 450 source tuples/s of generated data, on Spark."""
     from riprap.apps.catalogue import load_app
     from riprap.apps.samples import DEMO_TUPLES, cache_directory, sample_inputs
     from riprap.spark.bounded import run_bounded

@@ -1,4 +1,4 @@
-"""`riprap reproduce streams`: what persistent output costs, and a consumer that comes back, published beside ours."""
+"""`riprap reproduce streams`: the cost of persistent output and the recovery of a consumer, published beside ours."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ _SIZE, _RATE = 1024, 26_000  # bytes of a tuple, and tuples a second, of the run
 def command(
     megabytes: Annotated[int, typer.Option("--megabytes", help="Tuples per run.", min=1, max=100_000)] = 128,
     seconds: Annotated[
-        float, typer.Option("--seconds", help="Of the run with a kill; 0: none.", min=0, max=86_400)
+        float, typer.Option("--seconds", help="Length of the run with a kill; 0: no such run.", min=0, max=86_400)
     ] = 15,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -45,27 +45,27 @@ def command(
         killed = None if back is None else {**asdict(back), "published": consumer_recovery.PUBLISHED}
         print_json({"rows": rows, "published": PUBLISHED, "kill": killed})
         return
-    table = Table(title="Throughput of a chain, MB/s, and bytes that wait to be stable", box=None)
-    for name in ("tuple", "batching", "chain", "native", "async", "fsync", "ratio", "M", "M seen"):
+    table = Table(title="Throughput of a chain, MB/s, and bytes that are not yet stable", box=None)
+    for name in ("tuple", "batching", "chain", "native", "async", "fsync", "ratio", "M", "M measured"):
         table.add_column(name, justify="right")
     by_case = {(one.size, one.batching, one.chain, one.mode): one for one in outcomes}
     for size, batching, chain in cases:
-        native, kept, stable = (by_case[size, batching, chain, mode] for mode in MODES)
+        native, stored, stable = (by_case[size, batching, chain, mode] for mode in MODES)
         table.add_row(
-            f"{size} B", str(batching), str(chain), *(f"{one.rate / 1e6:,.0f}" for one in (native, kept, stable)),
-            f"{kept.rate / native.rate:.2f}", f"{stable.predicted / 1e3:,.0f} KB", f"{stable.seen / 1e3:,.0f} KB",
+            f"{size} B", str(batching), str(chain), *(f"{one.rate / 1e6:,.0f}" for one in (native, stored, stable)),
+            f"{stored.rate / native.rate:.2f}", f"{stable.predicted / 1e3:,.0f} KB", f"{stable.seen / 1e3:,.0f} KB",
         )  # fmt: skip
     OUT.print(table)
     OUT.print(
-        f"native: nothing is kept; ratio: of async to native; published, 4 KiB and batching 16: {PUBLISHED}. "
-        "M is what equation 3.1 predicts for the runs with fsync, beside what was seen."
+        f"native: nothing is stored; ratio: async to native; published, 4 KiB and batching 16: {PUBLISHED}. "
+        "M: the prediction of equation 3.1 for the runs with fsync, beside the measured value."
     )
     if back is not None:
-        before, catching, after = (each * _SIZE / 1e6 for each in (back.before, back.catching, back.after))
-        end = f"until it was where it would have been, then {after:,.0f} MB/s"
+        before, catching, after = (rate * _SIZE / 1e6 for rate in (back.before, back.catching, back.after))
+        end = f"until it had caught up, then {after:,.0f} MB/s"
         if not back.after:
-            end = "until the input ended, before it was where it would have been (give it more --seconds)"
+            end = "until the input ended, before it had caught up (increase --seconds)"
         OUT.print(
-            f"a consumer is killed, at {before:,.0f} MB/s: nothing reached the receiver for {back.down:.2f} s, then "
+            f"A consumer was killed at {before:,.0f} MB/s: nothing reached the receiver for {back.down:.2f} s, then "
             f"{catching:,.0f} MB/s for {back.caught:.2f} s {end}. Published: {consumer_recovery.PUBLISHED}."
         )

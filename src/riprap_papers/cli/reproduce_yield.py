@@ -1,4 +1,4 @@
-"""`riprap reproduce yield`: crashes of a model that learns, with a checkpoint and without, run again."""
+"""`riprap reproduce yield`: repeats the published crashes of a learning model, with and without a checkpoint."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,11 +15,11 @@ def command(
     crashes: Annotated[int, typer.Option("--crashes", help="Crashes, each in both scenarios.", min=1, max=10_000)] = 40,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the data and of the crashes.")] = 1,
     real: Annotated[
-        bool, typer.Option("--real", help="Kill the process of a model that runs: 25 minutes for 40 crashes.")
+        bool, typer.Option("--real", help="Kill the process of the running model: 25 minutes for 40 crashes.")
     ] = False,
     shards: Annotated[
         int,
-        typer.Option("--shards", help="With --real: of every operator but sources, model and sink.", min=1, max=1024),
+        typer.Option("--shards", help="With --real: shards of operators but sources, model and sink.", min=1, max=1024),
     ] = 1,
     out: Annotated[Path | None, typer.Option("--out", help="Write a report and the results to this directory.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -45,7 +45,7 @@ def command(
 
 
 def _real(kills: int, seed: int, shards: int, out: Path, *, as_json: bool) -> None:
-    """The same through the runtime, and a table of both scenarios."""
+    """The same with a real run; prints a table of both scenarios."""
     import json
 
     from rich.table import Table
@@ -57,13 +57,13 @@ def _real(kills: int, seed: int, shards: int, out: Path, *, as_json: bool) -> No
     from riprap_papers.report.yield_report import kills_report
 
     if out.exists() and any(out.iterdir()):
-        raise UsageError(f"{out} is there already and not empty: give another directory with --out")
+        raise UsageError(f"{out} exists and is not empty: give another directory with --out")
 
-    def tell(entry: Any, fault: Any) -> None:
+    def report(entry: Any, fault: Any) -> None:
         if not as_json and entry["what"] == "running":
             ERR.print(f"{entry['ran']:6.1f} s  the model runs again", highlight=False)
 
-    found = yield_kills(out, kills=kills, seed=seed, shards=shards, tell=tell)
+    found = yield_kills(out, kills=kills, seed=seed, shards=shards, tell=report)
     result = {
         "seed": seed,
         "scenarios": {
@@ -71,17 +71,17 @@ def _real(kills: int, seed: int, shards: int, out: Path, *, as_json: bool) -> No
         },
     }
     (out / "results.json").write_text(json.dumps(result, indent=2) + "\n")
-    told = {name: killed.as_json() for name, killed in found.items()}
-    asked = f"riprap reproduce yield --real --crashes {kills} --seed {seed} --shards {shards}"
+    results = {name: killed.as_json() for name, killed in found.items()}
+    command = f"riprap reproduce yield --real --crashes {kills} --seed {seed} --shards {shards}"
     (out / "yield.html").write_text(
-        kills_report(told, {name: killed.errors for name, killed in found.items()}, command=asked)
+        kills_report(results, {name: killed.errors for name, killed in found.items()}, command=command)
     )
     if as_json:
         print_json(result)
         return
     table = Table(box=None, title="Prediction errors after real kills of the model", title_justify="left")
-    for heading in ("model comes back", "kills", "elements", "RMSE", "published", "worst", "tuples lost", "away"):
-        table.add_column(heading, justify="left" if heading == "model comes back" else "right")
+    for heading in ("model restarts with", "kills", "elements", "RMSE", "published", "worst", "tuples lost", "outage"):
+        table.add_column(heading, justify="left" if heading == "model restarts with" else "right")
     for name, killed in found.items():
         table.add_row(
             "S2, latest checkpoint" if name == "S2" else "S3, from scratch", str(killed.kills), str(killed.elements),
@@ -158,7 +158,7 @@ def _print(result: dict[str, Any], out: Path | None) -> None:
 
     title = f"Prediction errors after a crash of the model, percentage points: {result['crashes']} crashes"
     table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("model comes back", no_wrap=True)
+    table.add_column("model restarts with", no_wrap=True)
     for heading in ("RMSE", "published", "median", "90 %", "99 %", "worst"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, scenario in result["scenarios"].items():

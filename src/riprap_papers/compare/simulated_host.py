@@ -86,7 +86,7 @@ def observed(case: ComparedCase) -> Observation:
         noted["bytes"],
         noted["take_ms"],
         max(back, default=0.0),
-        sum(simulation.gone_back.values()),
+        sum(simulation.rollbacks.values()),
         judged(wanted, found),
         sum(counts.lost for counts in stream_counts(layout, simulation.ledgers()).values()),
     )

@@ -82,7 +82,7 @@ class _Pair(LogHost):
         self.moved = True
         return True
 
-    def keep(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
+    def append(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
         if message.batch is not None:
             self.out.append(message.batch.batch())
 

@@ -119,7 +119,7 @@ class LogHost:
     def __init__(self, directory: Path | None, layout: Layout, pe: Pe, epoch: int, clock: Clock = SYSTEM_CLOCK) -> None:
         self.sent: dict[ChannelId, int] = {}
         self.logs: dict[ChannelId, LogSender] = {}
-        for number, channel in enumerate(layout.outlets(pe) if directory is not None else ()):
+        for number, channel in enumerate(layout.all_outputs(pe) if directory is not None else ()):
             assert directory is not None
             path = directory / f"output-{number}"
             self.logs[channel] = LogSender(
@@ -129,12 +129,12 @@ class LogHost:
         self.recorded_bytes = 0
         self.warnings: list[str] = []
 
-    def keep(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
+    def append(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
         self.recorded_bytes += len(record)
         if channel in self.logs:
-            self.logs[channel].keep(message, record)
+            self.logs[channel].append(message, record)
 
-    def keep_record(self, channel: ChannelId, record: bytes) -> None:
+    def append_record(self, channel: ChannelId, record: bytes) -> None:
         self.recorded_bytes += len(record)
         if channel in self.logs:
             self.logs[channel].record(record)
@@ -148,10 +148,10 @@ class LogHost:
     def row(self, channel: ChannelId) -> int:
         return self.logs[channel].row if channel in self.logs else 0
 
-    def kept(self, channel: ChannelId) -> int:
+    def log_end(self, channel: ChannelId) -> int:
         return self.logs[channel].next if channel in self.logs else 0
 
-    def kept_until(self, channel: ChannelId) -> int:
+    def log_max_time(self, channel: ChannelId) -> int:
         return self.logs[channel].until if channel in self.logs else BEGINNING
 
     def flush(self) -> None:
@@ -194,10 +194,10 @@ class LogHost:
     def shelf(self, channel: ChannelId) -> Shelf:
         raise AssertionError("nothing is retained here")
 
-    def took(self, durable: Durable, size: int, taken: int) -> None:
+    def checkpoint_durable(self, durable: Durable, size: int, taken: int) -> None:
         self.recorded_bytes += size
 
-    def tell(self, message: Mapping[str, Any]) -> None:
+    def send_to_director(self, message: Mapping[str, Any]) -> None:
         pass
 
 

@@ -77,7 +77,7 @@ def _return(
     assert recording is not None
     recovery = recording.recovery
     assert recovery is not None
-    while recording.coming or again.taken("Prices") < taken:
+    while recording.repeating or again.taken("Prices") < taken:
         again.handle()
     seconds, worked = clock.monotonic() - begin, time.process_time() - worked
     host.close()

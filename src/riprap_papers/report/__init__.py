@@ -1,1 +1,1 @@
-"""Pages of comparisons and repeated experiments."""
+"""Reports of comparisons and repeated experiments."""

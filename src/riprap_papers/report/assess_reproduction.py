@@ -1,4 +1,4 @@
-"""One page: the published assessment of Bargain Discovery, its table and figures, and ours beside them."""
+"""The report of the repeated assessment of Bargain Discovery: published tables and figures beside ours."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,36 +15,36 @@ from riprap_papers.published.assessment_tables import LENGTHS, TABLE, Assessment
 
 _STYLE = "<style>.trio{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,22rem),1fr));gap:0 1.2rem}\
 .trio svg{width:100%;height:auto}.trio figure{margin:.4rem 0}</style>"
-_AFTER = 60  # sections shown behind a fault
+_AFTER = 60  # sections shown after a fault
 
 
 def reproduction_page(content: AssessmentReport, rows: Sequence[AssessmentRow], *, command: str = "") -> str:
-    found = {summary.target: summary for summary in content.summaries}
-    told = [row for row in rows if row.metric == "holds"]
-    held = sum(row.ours == 1.0 for row in told)
+    by_target = {summary.target: summary for summary in content.summaries}
+    statements = [row for row in rows if row.metric == "holds"]
+    held = sum(row.ours == 1.0 for row in statements)
     lead = (
-        f"{held} of {len(told)} published statements hold for generated data. Published sizes are those of other data: "
-        "what can be compared is the order of the operators."
+        f"{held} of {len(statements)} published statements hold for generated data. The published numbers are of other "
+        "data: only the order of the operators can be compared."
     )
     blocks = [
         _STYLE,
         p.facts(content.facts),
-        p.section("Table 4.2: the metrics", _table(found)),
-        p.section("The order of the operators, and how sure it is", _rows(rows, "order")),
-        p.section("What is said about single operators", _rows(rows, "statements")),
+        p.section("Table 4.2: the metrics", _table(by_target)),
+        p.section("The order of the operators, and its confidence", _rows(rows, "order")),
+        p.section("Statements about single operators", _rows(rows, "statements")),
         p.section(
             "Figure 4.11: quality score against tuples lost, per offset",
             _side_by_side(
-                [(name, _against_tuples(content, found[name])) for name in ("Source", "QuoteFilter", "TradeFilter")]
+                [(name, _against_tuples(content, by_target[name])) for name in ("Source", "QuoteFilter", "TradeFilter")]
             ),
         ),
         p.section(
             "Figure 4.12: quality score under the longest outage, all targets",
-            p.figure(_all_targets(content), "By where the fault struck; 1 is the golden run."),
+            p.figure(_all_targets(content), "By position of the fault; 1 is the golden run."),
         ),
         p.section(
             "Figure 4.14: TradeFilter along the stream, outages of 2, 8 and 16 s",
-            _side_by_side(_lengths(content, found["TradeFilter"])),
+            _side_by_side(_lengths(content, by_target["TradeFilter"])),
             _rows(rows, "figure 4.14"),
         ),
         p.section("Figure 4.15: before and after re-deployment in two groups", _rows(rows, "figure 4.15")),
@@ -56,10 +56,10 @@ def to_json(rows: Sequence[AssessmentRow]) -> list[dict[str, object]]:
     return [asdict(row) for row in rows]
 
 
-def _table(found: dict[str, TargetSummary]) -> str:
+def _table(summaries: dict[str, TargetSummary]) -> str:
     lines = []
     for name, (c, d, r, i) in TABLE.items():
-        ours = found[name].paired
+        ours = summaries[name].paired
         theirs = (f"{c:.2f}", f"({d[0]:.2f}, {d[1]})", str(r), f"{i:.2f}")
         own = (f"{ours.C:.2f}", f"({ours.D[0]:.2f}, {ours.D[1]})", str(ours.R), f"{ours.I:.2f}")
         lines.append([name, *(cell for pair in zip(theirs, own, strict=True) for cell in pair)])

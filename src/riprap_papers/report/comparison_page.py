@@ -1,4 +1,4 @@
-"""The page of a comparison: the advice first, then a picture and a table per workload, published beside ours."""
+"""The report of a comparison: advice, then charts and a table per workload, published numbers beside ours."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,8 +16,8 @@ from riprap_papers.compare.skew import Pair, pairs
 Results = Mapping[ComparedCase, Result]
 
 COLUMNS = (
-    "protocol", "lost, altered", "repeated", "messages lost", "first output", "recovery, adaptive", "rollback, back",
-    "rows/s", "latency mean, p50, p99", "taken, forced", "size, take", "detect, restart, restore",
+    "protocol", "lost, altered", "repeated", "messages lost", "first output", "recovery, adaptive",
+    "rollback, elements", "rows/s", "latency mean, p50, p99", "taken, forced", "size, take", "detect, restart, restore",
 )  # fmt: skip
 
 
@@ -29,7 +29,7 @@ def comparison_report(
     notes: Sequence[str] = (),
     falls: Mapping[Falling, Fall] | None = None,
 ) -> str:
-    """`host` says in a sentence where it was run; `notes` what to know of it; `falls` are of a cycle."""
+    """`host`: a sentence about where it ran; `notes`: what to know about that; `falls`: rollbacks in a cycle."""
     blocks = [p.text(sentence) for sentence in advice(results, falls)]
     blocks.append(p.note(host))
     blocks += [p.note(sentence) for sentence in notes]
@@ -59,7 +59,7 @@ def cells(case: ComparedCase, result: Result, label: str) -> list[str]:
         f"{result.throughput:,.0f}",
         f"{result.latency_mean:,.0f}, {result.latency_p50:,.0f}, {result.latency_p99:,.0f} ms"
         if result.throughput
-        else "–",  # nothing had come out yet
+        else "–",  # no output yet
         f"{result.checkpoints:,}, {result.forced:,}",
         f"{_bytes(result.checkpoint_bytes)}, {result.take_ms:.1f} ms",
         ", ".join(map(_seconds, down)) if case.failure else "",
@@ -79,22 +79,22 @@ def _table(chosen: Results) -> str:
     for case, repeated in _repetitions(chosen).items():
         rows.append(cells(case, averaged(repeated), _label(case, chosen) + ("" if case.failure else ", no failure")))
         published = PUBLISHED.get((*case.group, case.protocol, round(case.interval * case.compressed / 1e6)))
-        hurt = replace(case, failure=True, repetition=0)  # what was published is shown once
-        if published is not None and (case.failure or hurt not in chosen):
+        with_failure = replace(case, failure=True, repetition=0)  # published numbers are shown once
+        if published is not None and (case.failure or with_failure not in chosen):
             rows.append(_published(published, failure=case.failure))
     return p.table(COLUMNS, rows, numbers=tuple(range(1, len(COLUMNS))))
 
 
 def _repetitions(chosen: Results) -> dict[ComparedCase, list[Result]]:
-    """By the first of them."""
-    found: dict[ComparedCase, list[Result]] = {}
+    """The repetitions of each case, by the first one."""
+    by_case: dict[ComparedCase, list[Result]] = {}
     for case, result in chosen.items():
-        found.setdefault(replace(case, repetition=0), []).append(result)
-    return found
+        by_case.setdefault(replace(case, repetition=0), []).append(result)
+    return by_case
 
 
 def _label(case: ComparedCase, chosen: Results) -> str:
-    """Of a case among others: the interval, where it is not the same in all of them."""
+    """The label of a case; with its interval, unless all cases have the same."""
     alike = len({other.interval for other in chosen}) == 1
     return case.label.replace(f" @ {format_duration(case.interval)}", "") if alike else case.label
 
@@ -106,15 +106,15 @@ def _published(known: PublishedMeasures, *, failure: bool) -> list[str]:
         return ", ".join("–" if value is None else f"{value:,.{digits}f}{unit}" for value in values)
 
     latency = shown(known.latency_mean, None, known.latency_p99)
-    hurt = [shown(known.lost), "", shown(known.recovery, unit=" s"), shown(known.rollback, unit=" s", digits=1)]
+    recovery = [shown(known.lost), "", shown(known.recovery, unit=" s"), shown(known.rollback, unit=" s", digits=1)]
     return [
-        "↑ published, 24 elements", "", "", *(hurt if failure else [""] * len(hurt)), "",
+        "↑ published, 24 elements", "", "", *(recovery if failure else [""] * len(recovery)), "",
         f"{latency} ms" if latency else "",
         shown(known.checkpoints, known.forced), "", "",
     ]  # fmt: skip
 
 
-def _skewed(found: Sequence[Pair]) -> str:
+def _skewed(compared: Sequence[Pair]) -> str:
     columns = (
         "workload",
         "protocol",
@@ -133,14 +133,14 @@ def _skewed(found: Sequence[Pair]) -> str:
             f"{skewed.latency_p99:.0f} ms", f"× {pair.slower:.2f}", f"{even.take_ms:.1f} ms",
             f"{skewed.take_ms:.1f} ms", _seconds(even.first_output), _seconds(skewed.first_output),
         ]
-        for pair in found
+        for pair in compared
         for case, even, skewed in [pair]
     ]  # fmt: skip
     return p.table(columns, rows, numbers=tuple(range(2, len(columns))))
 
 
 def _fallen(falls: Mapping[Falling, Fall]) -> str:
-    columns = ("protocol", "checkpoints", "forced", "rollback", "elements back to the start")
+    columns = ("protocol", "checkpoints", "forced", "rollback", "elements rolled back to the start")
     rows = []
     for falling, one in falls.items():
         start = f"{one.to_the_start} of {one.elements}"
@@ -152,7 +152,7 @@ def _fallen(falls: Mapping[Falling, Fall]) -> str:
 
 
 def _pictures(chosen: Results) -> list[str]:
-    """Latency and throughput around the kill, a line per protocol; of each the first repetition."""
+    """Charts of latency and throughput around the kill, a line per protocol, of the first repetition."""
     failed = {c: r for c, r in chosen.items() if c.failure and c.repetition == 0}
     shown = failed or {c: r for c, r in chosen.items() if c.repetition == 0}
     latency, rates = [], []
@@ -168,26 +168,26 @@ def _pictures(chosen: Results) -> list[str]:
     pictures = []
     for what, drawn in about:
         when = f" A kill at {' or '.join(f'{at:.1f} s' for at in kills)}." if kills else ""
-        over = " Lines that lie on each other show as stripes." if len(shown) > 1 else ""
+        over = " Lines that coincide show as stripes." if len(shown) > 1 else ""
         pictures.append(p.figure(drawn, f"{what}.{when}{over}"))
     return pictures
 
 
 _CYCLE = (
-    "A run hosts the operators of a cycle in one element, so its checkpoints see no cycle of channels. These are the "
-    "machines and the director of each protocol on the published deployment, six pipelines with a channel from any to "
-    "any that leads back, with messages instead of rows; one element dies after twelve intervals."
+    "A run hosts the operators of a cycle in one element, so its checkpoints see no cycle of channels. Here the "
+    "elements and the director of each protocol run in the published deployment, six pipelines with feedback "
+    "channels from any to any, with messages instead of rows; one element is killed after twelve intervals."
 )
 
 _METHOD = (
-    "Everything is taken from outside the elements: rows and latencies from the persistent streams of the sinks, in "
-    "steps of 0.3 s; checkpoints, lines and recoveries from the coordinator. Latency is from when a tuple was due at "
-    "its source until what it caused was in the sink's stream, before the kill. First output: from the kill until new "
-    "rows came. Recovery: until the latency was back within 10 % of its mean before the kill, and stayed for four "
-    "steps; adaptive: within 10 % of what 95 % of the steps before stayed below. Rollback: how far the element that "
-    "went back furthest went. Back: elements that went back beside the killed one. Taken, forced: checkpoints that are "
-    "durable, and those of them that a message forced; size, take: their mean size and time until durable. Lost, "
-    "altered and repeated: rows of the output that are missing, have other values, or are there too often, by an "
-    "oracle that reads inputs and sinks alone. Messages lost: rows that an element sent and its consumer never had, by "
-    "their numbers. Of repetitions the mean is shown, of what was lost, altered or repeated the most."
+    "Everything is measured outside the elements: rows and latencies in the persistent streams of the sinks, in "
+    "steps of 0.3 s; checkpoints, recovery lines and recoveries at the coordinator. Latency: from when a tuple was "
+    "due at its source until its result was in the sink's stream, before the kill. First output: from the kill to "
+    "the first new rows. Recovery: until the latency was within 10 % of its mean before the kill for four steps; "
+    "adaptive: within 10 % of the 95th percentile of the steps before the kill. Rollback: the longest rollback of an "
+    "element; elements: how many rolled back beside the killed one. Taken, forced: durable checkpoints, and those of "
+    "them that a message forced; size, take: their mean size and time until durable. Lost, altered and repeated: "
+    "rows of the output that are missing, have other values or occur too often, by an oracle that reads only inputs "
+    "and sinks. Messages lost: rows that were sent and never delivered, by their numbers. For repetitions the table "
+    "has the mean, and the maximum of lost, altered and repeated rows."
 )

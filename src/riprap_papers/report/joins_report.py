@@ -1,4 +1,4 @@
-"""The report of what checkpoints cost a join: table 3.1 and figures 3.11 to 3.13, published beside ours."""
+"""The report of the cost of checkpoints of a join: table 3.1 and figures 3.11 to 3.13, published beside ours."""
 
 from collections.abc import Sequence
 
@@ -20,8 +20,8 @@ COLUMNS = ("case", "every", "with / without", "95 %", "blocks in, out", "CPU", "
 def joins_report(outcomes: Sequence[JoinOutcome]) -> str:
     worst = min(outcomes, key=lambda outcome: outcome.ratio)
     lead = (
-        f"With checkpoints a join takes {worst.ratio:.3f} of the tuples that it takes without, in the worst case "
-        f"({worst.case}, every {worst.interval} s)."
+        f"With checkpoints a join processes {worst.ratio:.3f} of the tuples that it processes without, in the worst "
+        f"case ({worst.case}, every {worst.interval} s)."
     )
     intervals = sorted({outcome.interval for outcome in outcomes})
     figures = {1: "Figure 3.11", 10: "Figure 3.12"}
@@ -32,7 +32,7 @@ def joins_report(outcomes: Sequence[JoinOutcome]) -> str:
                 f"{figures.get(interval, 'One window')}: one window, a checkpoint every {interval} s",
                 p.figure(
                     _curve(outcomes, interval),
-                    "Tuples taken with checkpoints over those without; 95 % intervals.",
+                    "Tuples processed with checkpoints, relative to without; 95 % intervals.",
                 ),
                 p.table(
                     COLUMNS,
@@ -47,7 +47,7 @@ def joins_report(outcomes: Sequence[JoinOutcome]) -> str:
             p.table(COLUMNS, [cells(o) for o in outcomes if o.case == PER_GROUP.name], long=[7]),
         ),
     ]
-    return p.page("What checkpoints cost a join", blocks, lead=lead, footer="riprap reproduce joins")
+    return p.page("The cost of checkpoints of a join", blocks, lead=lead, footer="riprap reproduce joins")
 
 
 def cells(outcome: JoinOutcome) -> list[str]:

@@ -1,4 +1,4 @@
-"""The report of crashes of the yield model: how far predictions are off, with a checkpoint and without."""
+"""The report of crashes of the yield model: prediction errors with a checkpoint and without."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,8 +20,8 @@ from riprap_papers.experiments.yield_crashes import (
 
 NAMES: dict[Scenario, str] = {"S2": "latest checkpoint", "S3": "from scratch"}
 OTHER_DATA = (
-    "The published numbers are of another fab, another model and other data. What can be compared is the relation of "
-    "the two scenarios, not the size of the numbers."
+    "The published numbers are of another fab, another model and other data. Only the relation of the two scenarios "
+    "can be compared, not the numbers."
 )
 THRESHOLDS = np.geomspace(0.001, 100.0, 26)  # percentage points, five to a decade
 
@@ -36,15 +36,16 @@ def yield_report(study: Study, *, command: str = "") -> str:
         "tuples to the model": f"{study.tuples:,}",
     }
     lead = (
-        f"After a crash, predictions of a model that comes back with its latest checkpoint are {s2:#.3g} percentage "
-        f"points (RMSE) off what they would have been; those of a model that starts from scratch, {s3:#.3g}."
+        f"After a crash, the predictions of a model that restarts from its latest checkpoint differ by {s2:#.3g} "
+        "percentage points (RMSE) from those without a crash; those of a model that starts from scratch, by "
+        f"{s3:#.3g}."
     )
     blocks = [
         p.facts(facts),
         p.note(OTHER_DATA),
         p.section("Prediction errors, all runs", _summary(study), p.text(_losses(study))),
         p.section(
-            "How many predictions are how far off",
+            "Distribution of prediction errors",
             p.figure(_curves({one: study.cdf(one, THRESHOLDS) for one in SCENARIOS}), _CAPTION),
         ),
         p.section("Run by run", _runs(study)),
@@ -53,7 +54,7 @@ def yield_report(study: Study, *, command: str = "") -> str:
 
 
 _CAPTION = (
-    "The share of the predictions made after a crash that differ by at most so much from those of the run without one, "
+    "The share of the predictions made after a crash whose difference from the run without one is at most x, "
     "over all runs."
 )
 
@@ -80,16 +81,16 @@ def _losses(study: Study) -> str:
     got = study.tuples - float(np.mean(study.lost))
     missing = np.mean([outcome.missing for outcome in study.outcomes["S2"]])
     return (
-        f"In both scenarios the model got {got:,.1f} of {study.tuples:,} tuples on average (published: "
-        f"{PUBLISHED_PROCESSED['S2']:,.1f} of {PUBLISHED_TUPLES:,}), and {missing:.1f} wafers a run, which came while "
-        "it was down, were not predicted."
+        f"In both scenarios the model processed {got:,.1f} of {study.tuples:,} tuples on average (published: "
+        f"{PUBLISHED_PROCESSED['S2']:,.1f} of {PUBLISHED_TUPLES:,}), and {missing:.1f} wafers a run, which arrived "
+        "while it was down, were not predicted."
     )
 
 
 def kills_report(
     found: Mapping[Scenario, Mapping[str, Any]], errors: Mapping[Scenario, np.ndarray], *, command: str = ""
 ) -> str:
-    """The same of processes that were killed. `found`: what the results say of each scenario; `errors`: by wafer."""
+    """The same for killed processes. `found`: the results of each scenario; `errors`: by wafer."""
     s2, s3 = (found[scenario]["rmse"] for scenario in SCENARIOS)
     rows = [
         [
@@ -107,35 +108,36 @@ def kills_report(
         for scenario, one in found.items()
     ]
     columns = ["scenario", "kills", "RMSE", "published", "median", "90 %", "99 %", "worst"]
-    columns += ["predictions", "none", "tuples lost", "away"]
+    columns += ["predictions", "not predicted", "tuples lost", "outage"]
     shares = {
         scenario: np.searchsorted(np.sort(np.abs(each)), THRESHOLDS, side="right") / max(len(each), 1)
         for scenario, each in errors.items()
     }
     lead = (
-        f"After its process was killed, predictions of a model that comes back with its latest checkpoint are "
-        f"{s2:#.3g} percentage points (RMSE) off what they would have been; those of one that starts from scratch, "
+        f"After its process was killed, the predictions of a model that restarts from its latest checkpoint differ by "
+        f"{s2:#.3g} percentage points (RMSE) from those without a kill; those of one that starts from scratch, by "
         f"{s3:#.3g}."
     )
     words = (
-        "“None”: wafers without a prediction. “Away”: from a kill until the model ran again, the median, on the clock; "
-        "event time goes ten times as fast. S2/proof.html and S3/proof.html beside this page show each kill."
+        "“Not predicted”: wafers without a prediction. “Outage”: median time from a kill until the model ran again, "
+        "in wall clock time; event time runs ten times as fast. S2/proof.html and S3/proof.html beside this page "
+        "show each kill."
     )
     blocks = [
         p.note(OTHER_DATA),
         p.section("Prediction errors after real kills", p.table(columns, rows, numbers=range(1, 12)), p.text(words)),
-        p.section("How many predictions are how far off", p.figure(_curves(shares), _KILLS_CAPTION)),
+        p.section("Distribution of prediction errors", p.figure(_curves(shares), _KILLS_CAPTION)),
     ]
     return p.page("Kills of the yield model", blocks, lead=lead, footer=command)
 
 
 _KILLS_CAPTION = (
-    "The share of the predictions made after the first kill that differ by at most so much from those of a run without."
+    "The share of the predictions made after the first kill whose difference from a run without is at most x."
 )
 
 
 def _curves(shares: Mapping[Scenario, np.ndarray]) -> str:
-    """Of each scenario, the share within each of the thresholds."""
+    """The share of predictions within each threshold, by scenario."""
     series = []
     for scenario in reversed(SCENARIOS):
         points = [
