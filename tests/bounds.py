@@ -67,7 +67,7 @@ def called() -> set[str]:
     """Those that this process has compiled, or loaded, to call them."""
     from numba.core.dispatcher import Dispatcher
 
-    from riprap.expressions.later import Later
+    from riprap.expressions.lazy_functions import LazyFunction
 
     found = set()
     for name, module in list(sys.modules.items()):
@@ -75,7 +75,7 @@ def called() -> set[str]:
             for value in list(vars(module).values()):
                 if isinstance(value, Dispatcher) and value.overloads:
                     found.add(f"{value.py_func.__module__}.{value.py_func.__name__}")
-                elif isinstance(value, Later) and "made" in vars(value):
+                elif isinstance(value, LazyFunction) and "compiled" in vars(value):
                     found.add(f"{value.plain.__module__}.{value.plain.__name__}")
     return found
 

@@ -19,7 +19,7 @@ import riprap.runtime.process  # (with it Numba, Arrow, Flight, the engine and t
 import riprap.spark.element_tasks
 import riprap.spark.task  # noqa: F401  (where the functions of a task are found)
 from riprap.base.scratch import scratch_directory
-from riprap.expressions.later import load
+from riprap.expressions.lazy_functions import load
 from riprap.operators.row_store import load_kernels
 from riprap.spark.executor import remember_executor
 from riprap.spark.settings import MOST_SOCKET_DIRECTORY
