@@ -75,9 +75,9 @@ def test_bad_files_get_a_sentence(tmp_path, name, content, message):
 
 
 def test_missing_and_strange_files(tmp_path):
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(DataError, match="there is no file"):
         read_topology(tmp_path / "none.json")
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(DataError, match="there is no file"):
         read_topology(tmp_path / "none.graphml")
     with pytest.raises(UsageError, match=r"a \.json or a \.graphml"):
         read_topology(tmp_path / "x.csv")
@@ -96,7 +96,7 @@ def test_an_app_with_a_profile(tmp_path):
     assert len(found.edges) == len(graph.streams)
     with pytest.raises(PlanError, match="need to reprocess recent input is unknown"):
         topology_of(graph, profile)
-    with pytest.raises(PlanError, match="no cost of"):
+    with pytest.raises(PlanError, match="no cost for"):
         topology_of(graph, profile, otherwise=SECOND, by_bytes=True)
     with pytest.raises(PlanError, match="did you mean VWAP"):
         topology_of(graph, {"VWAPP": TaskProfile()}, otherwise=SECOND)

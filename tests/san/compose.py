@@ -1,6 +1,6 @@
-"""Composition of networks by sharing places: `join` different ones, `rep` copies of one.
+"""Composition of networks by sharing places: `join` for different networks, `rep` for copies of one.
 
-Names of the parts get a prefix, `part.name`, except those of shared places, which become one place of the whole.
+Names of the parts get a prefix, `part.name`, except those of shared places, which are merged.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,24 +13,24 @@ from riprap.san.resolved import NetworkError
 
 
 def join(name: str, parts: Mapping[str, Network], shared: Mapping[str, Sequence[tuple[str, str]]]) -> Network:
-    """One network of `parts`; `shared` names each common place and lists the (part, place) that it stands for."""
+    """One network of `parts`; `shared`: name of each common place → the (part, place) pairs that it replaces."""
     names: dict[tuple[str, str], str] = {}
     tokens: dict[str, set[int]] = {}
     for common, members in shared.items():
         for part, place in members:
             if part not in parts:
-                raise NetworkError(f"shared place {common} names part {part}, which is none of {known(parts, part)}")
+                raise NetworkError(f"shared place {common} names part {part}, which is not one of {known(parts, part)}")
             places = {each.name: each.tokens for each in parts[part].places}
             if place not in places:
                 raise NetworkError(
-                    f"shared place {common} names {place} of {part}, which is none of {known(places, place)}"
+                    f"shared place {common} names {place} of {part}, which is not one of {known(places, place)}"
                 )
             names[part, place] = common
             tokens.setdefault(common, set()).add(places[place])
     for common, starts in tokens.items():
         if len(starts) > 1:
             raise NetworkError(
-                f"shared place {common} starts with {sorted(starts)} tokens in its parts; make them agree"
+                f"shared place {common} starts with {sorted(starts)} tokens in its parts; the numbers must be equal"
             )
     whole = Network(name, tuple(SanPlace(common, starts.pop()) for common, starts in tokens.items()), ())
     for part, network in parts.items():
@@ -49,7 +49,7 @@ def join(name: str, parts: Mapping[str, Network], shared: Mapping[str, Sequence[
 def rep(name: str, network: Network, copies: int, shared: Sequence[str]) -> Network:
     """`copies` of `network`, called copy1, copy2, …, with the places `shared` in common."""
     if copies < 1:
-        raise NetworkError(f"{copies} copies of {network.name}: there must be at least 1")
+        raise NetworkError(f"{copies} copies of {network.name}: at least 1 is needed")
     parts = {f"copy{number}": network for number in range(1, copies + 1)}
     return join(name, parts, {place: [(part, place) for part in parts] for place in shared})
 

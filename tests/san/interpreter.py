@@ -1,6 +1,6 @@
-"""The plain interpreter: one replication, every activity looked at after every completion.
+"""The plain interpreter: one replication; it checks every activity after every completion.
 
-It knows nothing of who affects whom, and so checks what the compiler derives about that. It is slow and for tests.
+It uses no dependencies between activities, so it checks those that the compiler derives. Slow.
 """
 
 from collections import ChainMap
@@ -37,8 +37,8 @@ class _Run:
     span: Span
     counter: np.uint64 = field(default_factory=lambda: np.uint64(0))
     now: float = 0.0
-    when: dict[int, float] = field(default_factory=dict)  # timed activity → moment of completion
-    drawn_from: dict[int, tuple[float, ...]] = field(default_factory=dict)  # → parameters it was drawn with
+    when: dict[int, float] = field(default_factory=dict)  # timed activity → completion time
+    drawn_from: dict[int, tuple[float, ...]] = field(default_factory=dict)  # timed activity → parameters of its draw
     trace: list[tuple[float, int]] = field(default_factory=list)
     ring: list[int] = field(default_factory=list)
 
@@ -70,7 +70,7 @@ class _Run:
         return Trajectory(self.rewards, marking, len(self.trace), np.array(times), np.array(activities, np.int64))
 
     def settle(self) -> None:
-        """Complete instantaneous activities until none is enabled."""
+        """Completes instantaneous activities until none is enabled."""
         streak = 0
         while True:
             enabled = next((each for each in self.network.instant if self.enabled(self.network.activities[each])), None)
@@ -83,7 +83,7 @@ class _Run:
             self.complete(enabled)
 
     def schedule(self) -> None:
-        """Draw delays of activities newly enabled, forget those disabled, draw again where the distribution changed."""
+        """Draws delays of newly enabled activities, cancels disabled ones, redraws where the distribution changed."""
         for number in self.network.timed:
             activity = self.network.activities[number]
             if not self.enabled(activity):
@@ -109,7 +109,7 @@ class _Run:
         return delay
 
     def observe(self) -> None:
-        """Look at rewards and invariants in a stable marking."""
+        """Updates rewards and checks invariants in a stable marking."""
         for index, reward in enumerate(self.network.rewards):
             if reward.measure is not Measure.IMPULSE:
                 rate = float(evaluate(reward.code, self.values))
@@ -121,10 +121,10 @@ class _Run:
                 raise self.error(Trouble.INVARIANT, index)
 
     def integrate(self, index: int) -> None:
-        """Add what a rate reward has earned since its rate last changed."""
-        begin = max(self.since[index], self.span.start)
-        if self.now > begin:
-            self.rewards[index] += self.rates[index] * (self.now - begin)
+        """Adds the integral of a rate reward since its rate last changed."""
+        start = max(self.since[index], self.span.start)
+        if self.now > start:
+            self.rewards[index] += self.rates[index] * (self.now - start)
         self.since[index] = self.now
 
     def enabled(self, activity: ResolvedActivity) -> bool:

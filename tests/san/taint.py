@@ -1,8 +1,8 @@
-"""Taint tracking in the engine: the marks of single tuples follow the data through the real operators.
+"""Taint tracking in the engine: marks of single tuples follow the data through the real operators.
 
-`marked` gives every stream of a graph one more column, 0 or 1: a functor hands it on, a window is marked if anything
-in it is, a joined tuple if either side is. Running the marked graph over input in which a few tuples are marked shows
-how far one wrong tuple spreads, which is what the model's propagation is checked against.
+`marked` adds a column, 0 or 1, to every stream of a graph: a functor passes it on, a window is marked if any of its
+tuples is, a joined tuple if either side is. A run of the marked graph over input with a few marked tuples shows how far
+a wrong tuple spreads; tests check the model's propagation against it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ from riprap.graph.specs import Aggregate, Functor, Join, OperatorSpec, Sink, Sou
 
 
 def mark_of(operator: str) -> str:
-    """The column that carries the mark of what `operator` emits; named after it, so that a join meets two names."""
+    """The mark column of `operator`'s output; named after it, so that the inputs of a join have different names."""
     return f"mark_{operator}"
 
 
@@ -46,21 +46,19 @@ def _marked(graph: Graph, spec: OperatorSpec) -> OperatorSpec:
             either = parse(f"CASE WHEN {upstream[0]} > {upstream[1]} THEN {upstream[0]} ELSE {upstream[1]} END")
             columns = spec.projections or tuple((each, parse(each)) for each in graph.schema(spec.name).names)
             return replace(spec, projections=(*columns, (name, either)))
-    raise GraphError(
-        f"marks cannot follow through {spec.kind} {spec.name}; they can through functor, aggregate and join"
-    )
+    raise GraphError(f"marks cannot pass {spec.kind} {spec.name}; they pass functors, aggregates and joins")
 
 
 @dataclass(frozen=True)
 class Spread:
-    """What became of marked source tuples: `tuples` left at a sink, `wrong` of them with the mark."""
+    """Effect of marked source tuples: a sink received `tuples`, `wrong` of them with the mark."""
 
     tuples: int
     wrong: int
 
 
 def spread(graph: Graph, source: str, batches: Iterable[pa.RecordBatch], positions: Iterable[int]) -> dict[str, Spread]:
-    """Run `graph` with the source tuples at `positions` marked, and count at every sink."""
+    """Runs `graph` with the source tuples at `positions` marked, and counts at every sink."""
     found = {sink.name: Spread(0, 0) for sink in graph.sinks}
     engine = Engine(marked(graph))
     for output in engine.run({source: _with_marks(batches, mark_of(source), frozenset(positions))}):

@@ -166,7 +166,7 @@ def test_the_invariant_of_groups_can_fail():
     network = build(scenario.deployment(), scenario.faults)
     assert interpret(network, key(1, 0), Span(3.0)).events > 100
     blind = [each for each in network.activities if ".deactivate" not in each.name]
-    with pytest.raises(RiprapError, match=r"replica 0 of group0 is whole while it is active .* does not hold"):
+    with pytest.raises(RiprapError, match=r"replica 0 of group0 is complete while it is active .* does not hold"):
         interpret(replace(network, activities=tuple(blind)), key(1, 0), Span(3.0))
 
 

@@ -158,7 +158,7 @@ def _from_graphml(path: Path, estimate: Estimate) -> Topology:
     import networkx
 
     if not path.exists():
-        raise DataError(f"no such file: {path}")
+        raise DataError(f"there is no file {path}")
     try:
         with catch_warnings():
             simplefilter("ignore")  # unknown keys

@@ -1,4 +1,4 @@
-"""Stochastic activity networks: the formalism as data, one sampler, an interpreter, a compiler, exact solution.
+"""Stochastic activity networks: the formalism as data, the samplers, the compiler and replications.
 
 `riprap.san.streaming` builds such networks from streaming applications and simulates them without moving tokens.
 """

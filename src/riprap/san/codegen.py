@@ -1,15 +1,14 @@
-"""The compiler: a resolved network to the text of one specialised function for Numba.
+"""The compiler: generates one specialised Numba function from a resolved network.
 
-Shape of the function: three sets of things to look at again — timed activities, instantaneous activities, observers
-(rewards and invariants) — are bit sets. Completing an activity changes the marking and adds to the sets exactly what
-its changes can affect, which is known from the texts of the gates. Nothing else is looked at. The next completion
-comes from a tournament tree over the timed activities. Parameters are an array, so that one compilation serves every
-value of them.
+The function has three bit sets of items to check again: timed activities, instantaneous activities, observers
+(rewards and invariants). Completing an activity changes the marking and adds to the sets exactly what the changes can
+affect, which the texts of the gates determine. Nothing else is checked. A tournament tree over the timed activities
+gives the next completion. Parameters are in an array, so one compilation serves all their values.
 
-Compilation time is kept down by what the text looks like: five helpers that are inlined by LLVM rather than one body
-(Numba's analyses grow faster than the body does), state in arrays rather than in variables, named constants.
+Three choices reduce compilation time: five helpers that LLVM inlines instead of one body (the cost of Numba's analyses
+is superlinear in the body), state in arrays instead of variables, and named constants.
 
-    m  marking          p  parameters      tree  moments of completion, as a tournament
+    m  marking          p  parameters      tree  completion times, as a tournament
     s  bit sets, and the counter of the generator in s[0]
     f  [now, start, horizon]
     drawn, rate, since  parameters drawn with; current rates of rewards, and since when
@@ -64,7 +63,7 @@ def generate(network: Resolved) -> str:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Lengths of the arrays that the generated functions work in: the caller owns them."""
+    """Lengths of the work arrays of generated functions; the caller owns the arrays."""
 
     sets: int
     tree: int
@@ -77,12 +76,12 @@ def sizes(network: Resolved) -> Sizes:
 
 
 def mask(bits: int) -> str:
-    """The name of a constant bit set; named because Numba takes long over calls of uint64()."""
+    """The name of a constant bit set; named because Numba is slow to compile calls of uint64()."""
     return f"M_{bits:x}"
 
 
 def parameter_array(network: Resolved) -> list[float]:
-    """What the generated functions take as `p`: the named parameters, then the values of empirical distributions."""
+    """The argument `p` of generated functions: named parameters, then the values of empirical distributions."""
     values = list(network.parameters.values())
     for activity in network.activities:
         values.extend(activity.values)
@@ -91,7 +90,7 @@ def parameter_array(network: Resolved) -> list[float]:
 
 @dataclass(frozen=True)
 class _Set:
-    """A bit set: the words from `s[first]` on."""
+    """A bit set in the words from `s[first]` on."""
 
     first: int
     size: int
@@ -123,7 +122,7 @@ class _Set:
         return " | ".join(self.slots) + " != ZERO"
 
     def lowest(self, take: bool) -> list[str]:
-        """Code that puts the smallest member into `b`, and takes it out."""
+        """Code that assigns the smallest member to `b` and, with `take`, removes it."""
         lines = []
         for word, slot in enumerate(self.slots):
             last = slot == self.slots[-1]
@@ -259,7 +258,7 @@ class _Generator:
         return [f"if {condition}:", *_indent(self.enabled.add([place])), "else:", f"    {self.enabled.remove(place)}"]
 
     def check_timed(self, leaf: int, number: int) -> list[str]:
-        """Schedule, reschedule or forget; then repair the path to the root of the tournament."""
+        """Schedules, reschedules or cancels; then repairs the path to the root of the tournament."""
         activity = self.network.activities[number]
         node = self.leaves + leaf
         draw = self.draw(leaf, number, activity)
@@ -294,7 +293,7 @@ class _Generator:
         return [f"x, c = {call}", "s[0] = c", f"tree[{node}] = due(f[0], x)"]
 
     def fire(self, number: int) -> list[str]:
-        """Complete an activity: impulses, the case, inputs, outputs; note what is affected."""
+        """Completes an activity: impulses, case, inputs, outputs; then marks what is affected."""
         activity = self.network.activities[number]
         lines = []
         for index, reward in enumerate(self.network.rewards):
@@ -369,7 +368,7 @@ class _Generator:
         return ast.unparse(_as_number(self.names(statement.value)))
 
     def names(self, node: ast.expr) -> ast.expr:
-        """`node` with places as `m[i]`, parameters as `p[i]`, and truth values and numbers told apart for Numba."""
+        """`node` with places as `m[i]`, parameters as `p[i]`, and with booleans and numbers distinguished for Numba."""
         generator = self
 
         class Names(ast.NodeTransformer):
@@ -412,7 +411,7 @@ class _Generator:
 
     def assign(self, name: str, value: ast.expr) -> list[str]:
         text = ast.unparse(_as_number(self.names(value)))
-        exact = not re.search(r"[./p]|sqrt", text.replace("//", ""))  # a whole number as it is
+        exact = not re.search(r"[./p]|sqrt", text.replace("//", ""))  # already an integer
         lines = [f"m[{self.place[name]}] = {text if exact else f'int({text})'}"]
         if "-" in text:
             lines += [f"if m[{self.place[name]}] < 0:", f"    return {Trouble.NEGATIVE}"]

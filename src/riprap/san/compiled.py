@@ -1,6 +1,6 @@
-"""Networks compiled to machine code, one specialised function each, kept on disk from one run to the next.
+"""Networks compiled to machine code, one specialised function each, cached on disk.
 
-The generated text lies in the user's cache under the digest of itself, so Numba's own cache finds it again: a network
+The generated code is stored in the user's cache under its own digest, so that Numba's cache finds it again: a network
 of the same structure is compiled once per machine, whatever its parameters.
 """
 
@@ -28,7 +28,7 @@ from riprap.san.simulate import RING, Span, Trajectory, error_of
 
 @dataclass(frozen=True)
 class Batch:
-    """What many replications gave: `rewards[r, k]` is reward k of replication r."""
+    """Results of many replications: `rewards[r, k]` is reward k of replication r."""
 
     rewards: np.ndarray
     events: int
@@ -36,17 +36,17 @@ class Batch:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A network ready to run."""
+    """A network that is ready to run."""
 
     network: Resolved
     module: ModuleType
 
     def with_parameters(self, parameters: Mapping[str, float]) -> "Compiled":
-        """The same network with some parameters changed; nothing is compiled."""
+        """The same network with some parameters changed, without compilation."""
         for name in parameters:
             if name not in self.network.parameters:
                 raise NetworkError(
-                    f"{name} is no parameter of {self.network.name}: {known(self.network.parameters, name)}"
+                    f"{name} is not a parameter of {self.network.name}: {known(self.network.parameters, name)}"
                 )
         changed = {**self.network.parameters, **parameters}
         return Compiled(replace(self.network, parameters=changed), self.module)
@@ -60,7 +60,7 @@ class Compiled:
         return Trajectory(rewards, marking, events, times[:recorded], activities[:recorded])
 
     def run_many(self, keys: np.ndarray, span: Span) -> Batch:
-        """One replication per key. Releases the interpreter lock: threads may run batches side by side."""
+        """One replication per key. Releases the GIL, so threads can run batches in parallel."""
         rewards = np.zeros((len(keys), len(self.network.rewards)))
         _, events = self._call(self.module.simulate_many, keys, span, rewards, np.zeros(0), np.zeros(0, np.int64))
         return Batch(rewards, events)
@@ -85,7 +85,7 @@ class Compiled:
 
 
 def compile_network(network: Network) -> Compiled:
-    """Check `network`, generate its function and load it; Numba compiles it at its first run, or finds it compiled."""
+    """Checks `network`, generates its function and loads it; Numba compiles it at its first run unless cached."""
     resolved = resolve(network)
     return Compiled(resolved, _load(generate(resolved)))
 
@@ -102,21 +102,21 @@ def _load(text: str) -> ModuleType:
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
-    sys.modules[path.stem] = module  # Numba's cache finds the module again by its name
+    sys.modules[path.stem] = module  # Numba's cache looks up the module by its name
     specification.loader.exec_module(module)
     return module
 
 
 @lru_cache(maxsize=1)
 def _called() -> bytes:
-    """The sources of what generated functions call: Numba's cache does not notice when those change."""
+    """Sources of the functions that generated code calls: Numba's cache does not detect their changes."""
     return b"".join(Path(module.__file__ or "").read_bytes() for module in (generator, machine, samplers))
 
 
 @lru_cache(maxsize=1)
 def _cache_directory() -> Path:
-    """The user's own cache, which strangers cannot write code into; a fresh directory where there is none, or where
-    somebody else could have written to it."""
+    """The user's cache, which other users cannot write to; a new temporary directory if there is none or if others
+    could have written to it."""
     try:
         directory = Path.home() / ".cache" / "riprap" / "networks"
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)

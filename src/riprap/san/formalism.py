@@ -1,19 +1,19 @@
-"""Stochastic activity networks as frozen data. Building one runs nothing; `interpreter`, `compiled`, `markov` run it.
+"""Stochastic activity networks as frozen data. `compiled` runs them.
 
-Semantics, in one place (Sanders and Meyer's, with the choices they leave open made here):
+Semantics (Sanders and Meyer's, with their open choices fixed here):
 
-- A place holds a whole number of tokens, never fewer than 0.
-- An activity is enabled when every input arc finds its tokens and every input gate's predicate holds. A dead marking
-  is no error.
-- Instantaneous activities complete first, the smallest `priority` first and then in the order of the model; timed
-  activities are looked at only in markings in which no instantaneous one is enabled (stable markings).
-- A timed activity draws its delay when it becomes enabled in a stable marking and keeps the moment of completion
-  until it completes or a stable marking disables it: then the draw is lost, and enabling it again draws anew. If the
-  parameters of its distribution depend on the marking and their values change while it is enabled, it draws anew from
-  the new distribution at that moment (reactivation); with unchanged values it is left alone.
-- Equal completion times complete in the order of the model.
-- On completion: case probabilities are evaluated and the case is drawn; then input arcs and the functions of the input
-  gates act, in order; then the output arcs and output gates of the case.
+- A place holds a number of tokens, an integer of at least 0.
+- An activity is enabled if every input arc has its tokens and every input gate's predicate holds. A dead marking is not
+  an error.
+- Instantaneous activities complete first, in the order of `priority` (smallest first), then of the model. Timed
+  activities are considered only in stable markings: those in which no instantaneous activity is enabled.
+- A timed activity draws its delay when it becomes enabled in a stable marking. Its completion time is fixed until it
+  completes or a stable marking disables it: then the draw is discarded, and enabling it again draws again. If the
+  parameters of its distribution depend on the marking and change while it is enabled, it draws again from the new
+  distribution at that time (reactivation).
+- Activities with equal completion times complete in the order of the model.
+- On completion: the case probabilities are evaluated and a case is drawn; then input arcs and the functions of the
+  input gates act, in order; then the output arcs and output gates of the case.
 - Time is in seconds; rates are per second.
 """
 
@@ -27,12 +27,12 @@ Number = float | Expression
 
 
 class DistributionKind(Enum):
-    """Distributions of delays. The value says what their parameters are."""
+    """Distributions of delays. The value names their parameters."""
 
     EXPONENTIAL = ("exponential", "rate")
     DETERMINISTIC = ("deterministic", "delay")
     UNIFORM = ("uniform", "low", "high")
-    NORMAL = ("normal", "mean", "deviation")  # of the normal before what is negative is drawn again
+    NORMAL = ("normal", "mean", "deviation")  # before truncation: negative values are drawn again
     LOGNORMAL = ("lognormal", "mu", "sigma")
     WEIBULL = ("weibull", "shape", "scale")
     GAMMA = ("gamma", "shape", "scale")
@@ -113,7 +113,7 @@ class Activity:
 
     name: str
     delay: Distribution | None = None
-    inputs: Mapping[str, int] = field(default_factory=dict)  # place → tokens needed and taken
+    inputs: Mapping[str, int] = field(default_factory=dict)  # place → tokens required and removed
     gates: tuple[InputGate, ...] = ()
     cases: tuple[ActivityCase, ...] = (ActivityCase(),)
     priority: int = 0  # of instantaneous activities: smaller first
@@ -127,9 +127,9 @@ class Measure(Enum):
 
 @dataclass(frozen=True)
 class Reward:
-    """A number that a run is summed up in: the average or integral of a rate over time, or a sum over completions.
+    """A result of a run: the average or integral of a rate over time, or a sum over completions.
 
-    `activities`: for impulses, the ones whose completions count; the expression sees the marking just before.
+    `activities`: for impulses, those whose completions count; the expression uses the marking just before.
     """
 
     name: str
@@ -152,7 +152,7 @@ def impulse(name: str, *activities: str, value: Expression = "1") -> Reward:
 
 @dataclass(frozen=True)
 class Invariant:
-    """Holds in every stable marking, or the run ends with an error that names it."""
+    """Must hold in every stable marking; otherwise the run fails with an error that names it."""
 
     name: str
     expression: Expression
@@ -160,7 +160,7 @@ class Invariant:
 
 @dataclass(frozen=True)
 class Network:
-    """A whole model. `parameters` are named numbers: changing them needs no new compilation."""
+    """A complete model. `parameters` are named numbers; changing them needs no recompilation."""
 
     name: str
     places: tuple[SanPlace, ...]

@@ -1,10 +1,10 @@
 """The counter-based generator: draw number n of replication r is a pure function of (key of r, n).
 
-So a trajectory needs no generator state but a counter, replications are independent of each other and of the order
-and place in which they run, and the interpreter and the compiled simulators see the same numbers.
+So the only generator state of a trajectory is a counter, replications do not depend on each other or on the order
+and place in which they run, and all simulators draw the same numbers.
 
 The function is Widynski's "squares" with five rounds (arXiv:2004.06278): 64 random bits per counter. Its keys are odd
-and have no equal digits among their upper eight and among their lower eight hexadecimal digits; `key` makes such.
+with distinct digits among their upper eight and among their lower eight hexadecimal digits; see `key`.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ def key(seed: int, replication: int) -> np.uint64:
             entropy, choice = divmod(entropy, len(left))
             digits = digits << 4 | left.pop(choice)
         entropy = derived_seed(seed, "replication", replication, digits)
-    # The lowest digit must be odd; making it so may repeat a digit, which costs nothing measurable.
+    # The lowest digit must be odd; this may repeat a digit, which has no measurable effect.
     return np.uint64(digits | 1)
 
 
@@ -53,5 +53,5 @@ def bits(key: np.uint64, counter: np.uint64) -> np.uint64:
 
 @njit(cache=True)
 def uniform(key: np.uint64, counter: np.uint64) -> float:
-    """A number in (0, 1): never 0, so that its logarithm exists, and never 1."""
+    """A number in (0, 1): never 0, so that its logarithm is finite, and never 1."""
     return (float(bits(key, counter) >> uint64(12)) + 0.5) * _TO_UNIT

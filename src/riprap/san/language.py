@@ -1,10 +1,10 @@
-"""The small language of gates, rates and rewards: Python syntax over place and parameter names, nothing else.
+"""The language of gates, rates and rewards: a subset of Python's syntax over place and parameter names.
 
 An expression yields a number:   `queue > 0 and crew.free == 1`,   `rate * min(queue, 3)`
 A program changes markings:      `queue -= 1; busy = 1`            `if queue > 9: lost += 1`
 
-Dotted names are names (`crew.free` is one place). A marking is a whole number: what a program assigns is truncated
-towards zero. Reads and writes are found from the text, so that the compiler knows what an activity can affect.
+Names may have dots (`crew.free` is one place). Markings are integers: assigned values are truncated towards zero. Reads
+and writes are derived from the text, so the compiler knows what an activity can affect.
 """
 
 import ast
@@ -37,7 +37,7 @@ _COMPARE: dict[type, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True)
 class Code:
-    """A checked text of the language. `reads` and `writes` hold every name in it, places and parameters alike."""
+    """A checked text of the language. `reads` and `writes`: the names in it, of places and parameters."""
 
     text: str
     reads: frozenset[str]
@@ -53,7 +53,7 @@ def expression(text: str) -> Code:
     """Parse a text that yields a number."""
     tree = _parse(text)
     if len(tree.body) != 1 or not isinstance(tree.body[0], ast.Expr):
-        raise UsageError(f"{text!r} is not an expression: write something with a value, as in 'queue > 0'")
+        raise UsageError(f"{text!r} is not an expression: write an expression such as 'queue > 0'")
     return _checked(text, tree)
 
 
@@ -68,7 +68,7 @@ def program(text: str) -> Code:
 
 
 def dotted(node: ast.expr) -> str:
-    """`a.b.c` from its syntax tree; anything else that has an attribute is refused."""
+    """`a.b.c` from its syntax tree; raises `UsageError` for anything else."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -77,7 +77,7 @@ def dotted(node: ast.expr) -> str:
 
 
 def evaluate(code: Code, values: Mapping[str, float]) -> float:
-    """The value of an expression where `values` has every name it reads."""
+    """The value of an expression; `values` has every name that it reads."""
     statement = code.tree.body[0]
     assert isinstance(statement, ast.Expr)
     return _value(statement.value, values)
@@ -140,7 +140,7 @@ def _check_statement(text: str, node: ast.stmt, reads: set[str], writes: set[str
         case ast.Pass():
             pass
         case _:
-            raise UsageError(f"{text!r} uses {type(node).__name__}: only assignments and if are known here")
+            raise UsageError(f"{text!r} uses {type(node).__name__}: only assignments and if are allowed here")
 
 
 def _check(text: str, node: ast.expr, reads: set[str]) -> None:
@@ -169,7 +169,7 @@ def _check(text: str, node: ast.expr, reads: set[str]) -> None:
         case _:
             raise UsageError(
                 f"{text!r} uses {ast.unparse(node)!r}: only numbers, names, + - * / // %, single comparisons, "
-                f"and/or/not, x if c else y and {', '.join(FUNCTIONS)} are known here"
+                f"and/or/not, x if c else y and {', '.join(FUNCTIONS)} are allowed here"
             )
 
 

@@ -1,4 +1,4 @@
-"""What every generated simulator calls: the lowest bit of a set, the tournament's repair, the integral of a reward."""
+"""Helpers of generated simulators: lowest bit of a set, repair of the tournament tree, integral of a reward."""
 
 from typing import Any
 
@@ -20,8 +20,8 @@ def lowest(_context: Any, word: Any) -> Any:
 
 @intrinsic
 def borrowed(_context: Any, array: Any) -> Any:
-    """`array` without its reference count, for as long as its owner lives: counting it on every call costs more than
-    a completion does."""
+    """`array` without reference counting; valid while its owner exists. Counting references on every call costs more
+    than a completion."""
 
     def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         view = context.make_array(array)(context, builder, arguments[0])
@@ -33,7 +33,7 @@ def borrowed(_context: Any, array: Any) -> Any:
 
 @njit(cache=True)
 def repair(tree: np.ndarray, node: int) -> None:
-    """Restore "a node is the smaller of its two children" on the way from `node` to the root."""
+    """Restore "a node is the smaller of its two children" on the path from `node` to the root."""
     while node > 1:
         node >>= 1
         tree[node] = min(tree[2 * node], tree[2 * node + 1])
@@ -41,7 +41,7 @@ def repair(tree: np.ndarray, node: int) -> None:
 
 @njit(cache=True)
 def integrate(index: int, f: np.ndarray, rewards: np.ndarray, rate: np.ndarray, since: np.ndarray) -> None:
-    """Add what a rate reward has earned since its rate last changed; f is [now, start, horizon]."""
+    """Adds the integral of a rate reward since its rate last changed; f is [now, start, horizon]."""
     begin = max(since[index], f[1])
     if f[0] > begin:
         rewards[index] += rate[index] * (f[0] - begin)

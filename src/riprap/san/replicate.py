@@ -1,7 +1,7 @@
-"""Replications: what is run for each, in pieces that can go anywhere, and until when.
+"""Replications: runs jobs in pieces, anywhere, until their estimates are precise enough.
 
-Replication r of a job depends on the seed and r alone, pieces are cut without regard to who runs them, and waves end at
-fixed numbers: so the result does not depend on the number of threads, tasks or machines.
+Replication r of a job depends only on the seed and r, the pieces do not depend on where they run, and waves end at
+fixed numbers. So the result does not depend on the number of threads, tasks or machines.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from riprap.san.statistics import Estimate, Precision, enough, estimate, next_wa
 
 
 class ReplicationJob(Protocol):
-    """Something to replicate. It travels to where it runs, so it is plain data."""
+    """A simulation to replicate. It is sent to where it runs, so it is plain data."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -28,7 +28,7 @@ class ReplicationJob(Protocol):
 
     @property
     def piece(self) -> int:
-        """Replications that make a piece of work worth sending somewhere."""
+        """Replications per piece: enough to be worth sending."""
 
     def rows(self, first: int, count: int) -> np.ndarray:
         """Rewards of replications `first` … `first + count - 1`, one row each."""
@@ -57,7 +57,7 @@ class NetworkJob:
 
 @dataclass(frozen=True)
 class _Identity:
-    """A network as a key: by identity, because its mappings cannot be hashed."""
+    """A network as a cache key, by identity, since its mappings are not hashable."""
 
     network: Network
 
@@ -80,7 +80,7 @@ class ReplicationShare:
     count: int
 
 
-# Runs pieces of jobs, wherever, and returns their rows in the order of the pieces.
+# Runs pieces of jobs anywhere and returns their rows in the order of the pieces.
 Runner = Callable[[Sequence[ReplicationJob], Sequence[ReplicationShare]], list[np.ndarray]]
 
 
@@ -96,7 +96,7 @@ class Replications:
 
 
 def in_threads(threads: int = 2) -> Runner:
-    """Runs pieces in this process. The simulators release the interpreter lock, so threads do run side by side."""
+    """Runs pieces in threads of this process. The simulators release the GIL, so threads run in parallel."""
 
     def run(jobs: Sequence[ReplicationJob], pieces: Sequence[ReplicationShare]) -> list[np.ndarray]:
         with ThreadPoolExecutor(threads) as pool:
@@ -106,7 +106,7 @@ def in_threads(threads: int = 2) -> Runner:
 
 
 def replicate(jobs: Sequence[ReplicationJob], precision: Precision, runner: Runner) -> list[Replications]:
-    """Replicate each job until it is known precisely enough. All unfinished jobs go on together, wave by wave."""
+    """Replicates each job until its estimates are precise enough. All unfinished jobs run together, in waves."""
     rows = [np.zeros((0, len(job.names))) for job in jobs]
     while True:
         pieces = []

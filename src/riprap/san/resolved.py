@@ -1,6 +1,6 @@
-"""A network checked and resolved: names to indices, texts to code, and who affects whom. Every way to run starts here.
+"""A checked and resolved network: names are resolved to indices, texts are parsed, dependencies are derived.
 
-What can be wrong with a network is found here, before anything runs, except what depends on the marking reached.
+All errors of a network are found here, before it runs, except those that depend on the marking.
 """
 
 from collections import Counter
@@ -13,11 +13,11 @@ from riprap.base.errors import GraphError, known
 from riprap.san.formalism import Activity, DistributionKind, Measure, Network, Number
 from riprap.san.language import FUNCTIONS, Code, evaluate, expression, program
 
-TOLERANCE = 1e-9  # how far the probabilities of an activity's cases may be from one
+TOLERANCE = 1e-9  # how far the sum of an activity's case probabilities may be from 1
 
 
 class NetworkError(GraphError):
-    """A network that cannot be, or that did what no network may: the message names the culprit."""
+    """An invalid network, or an invalid step of a run; the message names the cause."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class ResolvedActivity:
     programs: tuple[Code, ...]
     cases: tuple[ResolvedCase, ...]
     priority: int
-    places: frozenset[str]  # the network's places, to tell them from parameters
+    places: frozenset[str]  # the network's places, to distinguish them from parameters
 
     @cached_property
     def condition(self) -> frozenset[str]:
-        """Places that decide whether it is enabled."""
+        """Places that determine whether it is enabled."""
         names = {name for name, _ in self.inputs}
         return frozenset(names.union(*(code.reads for code in self.predicates)) & self.places)
 
@@ -73,7 +73,7 @@ class ResolvedReward:
 
 @dataclass(frozen=True)
 class Resolved:
-    """Activities stand in the order of the network. `instant` is in the order in which they complete."""
+    """Activities are in the order of the network, `instant` in the order of completion."""
 
     name: str
     places: tuple[str, ...]
@@ -87,7 +87,7 @@ class Resolved:
 
 
 def resolve(network: Network) -> Resolved:
-    """Check `network` and resolve it, or say what is wrong with it."""
+    """Checks and resolves `network`; raises `NetworkError`."""
     places = _unique("place", [place.name for place in network.places])
     _unique("activity", [activity.name for activity in network.activities])
     _unique("reward", [reward.name for reward in network.rewards])
@@ -98,7 +98,7 @@ def resolve(network: Network) -> Resolved:
     for place in network.places:
         if place.tokens < 0:
             raise NetworkError(
-                f"{network.name}: place {place.name} starts with {place.tokens} tokens; none can be below 0"
+                f"{network.name}: place {place.name} starts with {place.tokens} tokens; the number must be 0 or more"
             )
     context = _Context(network, frozenset(places))
     activities = tuple(context.activity(activity) for activity in network.activities)
@@ -108,7 +108,7 @@ def resolve(network: Network) -> Resolved:
         for name in reward.activities:
             if name not in index:
                 raise NetworkError(
-                    f"reward {reward.name} counts activity {name}, which is none of {known(index, name)}"
+                    f"reward {reward.name} counts activity {name}, which is not one of {known(index, name)}"
                 )
         counted = frozenset(index[name] for name in reward.activities)
         where = f"reward {reward.name}"
@@ -147,14 +147,16 @@ class _Context:
         self._check_names(code.reads, where, "read")
         for name in code.writes - self.places:
             raise NetworkError(
-                f"{where} changes {name}, which is none of the places {known(sorted(self.places), name)}"
+                f"{where} changes {name}, which is not one of the places {known(sorted(self.places), name)}"
             )
         return code
 
     def arcs(self, arcs: Mapping[str, int], where: str) -> tuple[tuple[str, int], ...]:
         for name, tokens in arcs.items():
             if name not in self.places:
-                raise NetworkError(f"{where} has an arc to {name}, which is none of {known(sorted(self.places), name)}")
+                raise NetworkError(
+                    f"{where} has an arc to {name}, which is not one of {known(sorted(self.places), name)}"
+                )
             if tokens < 1:
                 raise NetworkError(f"{where} has an arc of {tokens} tokens to {name}; an arc moves at least 1")
         return tuple(arcs.items())
@@ -169,7 +171,7 @@ class _Context:
         if activity.delay and kind is DistributionKind.EMPIRICAL:
             values = tuple(float(value) for value in activity.delay.parameters)
             if not values or min(values) < 0:
-                raise NetworkError(f"{where} draws from {values}; give at least one delay and none below 0")
+                raise NetworkError(f"{where} draws from {values}; give at least one delay, all 0 or more")
         elif activity.delay:
             delay = tuple(self.expression(value, where) for value in activity.delay.parameters)
             self._check_delay(activity, delay)
@@ -194,7 +196,7 @@ class _Context:
             if name not in self.places and name not in self.network.parameters:
                 everything = sorted({*self.places, *self.network.parameters})
                 raise NetworkError(
-                    f"{where} {verb}s {name}, which is no place and no parameter: {known(everything, name)}"
+                    f"{where} {verb}s {name}, which is neither a place nor a parameter: {known(everything, name)}"
                 )
 
     def _check_delay(self, activity: Activity, delay: tuple[Code, ...]) -> None:
@@ -204,7 +206,7 @@ class _Context:
             raise NetworkError(f"activity {activity.name}: {activity.delay.kind.name.lower()} needs {', '.join(names)}")
         for name, code in zip(names, delay, strict=True):
             if code.reads & self.places or name == "mu":
-                continue  # depends on the marking reached, or may be any number
+                continue  # depends on the marking, or may be any number
             value = evaluate(code, self.network.parameters)
             check_delay_parameter(activity.name, name, value)
 

@@ -1,7 +1,7 @@
-"""The one sampler: every random number of every simulator is drawn here.
+"""The samplers of all simulators.
 
-Each function takes (parameters…, key, counter) and returns (value, next counter). All are exact: they draw from the
-named distribution itself, whatever its parameters, and not from an approximation of it.
+Each function has the arguments (parameters…, key, counter) and returns (value, next counter). All are exact: they draw
+from the named distribution for any parameters, not from an approximation.
 """
 
 from math import exp, floor, lgamma, log, log1p, pi, sqrt
@@ -11,7 +11,7 @@ from numba import njit, uint64
 
 from riprap.san.generator import uniform
 
-NEVER = 1e300  # seconds: a moment that no run reaches; finite, so that it differs from "not scheduled"
+NEVER = 1e300  # seconds: a time that no run reaches; finite, to differ from "not scheduled"
 
 _ONE = uint64(1)
 _TWO = uint64(2)
@@ -19,9 +19,8 @@ _TWO = uint64(2)
 
 @njit(cache=True)
 def due(now: float, delay: float) -> float:
-    """The moment of a completion that is drawn at `now`. A delay beyond all numbers (a rate of
-    1e-320, a variance of 1e9) is drawn all the same: were its moment infinite, it would be taken for one that is yet to
-    be drawn."""
+    """The completion time of a delay drawn at `now`. An overflowing delay (a rate of 1e-320, a variance of 1e9) gives
+    NEVER: an infinite time would mean "not scheduled"."""
     moment = now + delay
     return moment if moment < NEVER else NEVER
 
@@ -40,14 +39,14 @@ def between(low: float, high: float, key: np.uint64, counter: np.uint64) -> tupl
 
 @njit(cache=True)
 def standard_normal(key: np.uint64, counter: np.uint64) -> tuple[float, np.uint64]:
-    """Box and Muller, one of the two values."""
+    """Box and Muller; one of the two values."""
     radius = sqrt(-2.0 * log(uniform(key, counter)))
     return radius * np.cos(2.0 * pi * uniform(key, counter + _ONE)), counter + _TWO
 
 
 @njit(cache=True)
 def normal(mean: float, deviation: float, key: np.uint64, counter: np.uint64) -> tuple[float, np.uint64]:
-    """Normal given that it is not negative: a delay below 0 is drawn again."""
+    """Truncated normal: negative values are drawn again."""
     while True:
         z, counter = standard_normal(key, counter)
         value = mean + deviation * z
@@ -130,7 +129,7 @@ def poisson(mean: float, key: np.uint64, counter: np.uint64) -> tuple[int, np.ui
 
 @njit(cache=True)
 def binomial(n: int, p: float, key: np.uint64, counter: np.uint64) -> tuple[int, np.uint64]:
-    """How many of n succeed: waiting times when few do, Hörmann's transformed rejection (BTRS) otherwise."""
+    """Number of successes of n: by waiting times if few, else Hörmann's transformed rejection (BTRS)."""
     if n <= 0 or p <= 0.0:
         return 0, counter
     if p >= 1.0:
@@ -185,7 +184,7 @@ def binomial(n: int, p: float, key: np.uint64, counter: np.uint64) -> tuple[int,
 
 @njit(cache=True)
 def _stirling(k: float) -> float:
-    """log k! − [log √(2π) + (k + ½) log(k + 1) − (k + 1)]: what Stirling's formula leaves; its series from 16 on."""
+    """log k! − [log √(2π) + (k + ½) log(k + 1) − (k + 1)]: Stirling's remainder; its series from 16 on."""
     if k < 16.0:
         return lgamma(k + 1.0) - (0.9189385332046727 + (k + 0.5) * log(k + 1.0) - (k + 1.0))
     square = (k + 1.0) * (k + 1.0)

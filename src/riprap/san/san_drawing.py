@@ -1,7 +1,7 @@
 """A network as SVG, with the usual symbols: circles for places with their tokens, ovals for timed activities, bars for
 instantaneous ones with a dot per case, triangles for gates. Arcs that only a gate's text implies are dashed.
 
-Places and activities stand in columns by their distance from what starts the network; text never leaves its own column.
+Places and activities are in columns by their distance from the initially enabled ones; text stays within its column.
 """
 
 from dataclasses import dataclass
@@ -80,7 +80,7 @@ def _arcs(network: Resolved) -> list[_Arc]:
 
 
 def _columns(network: Resolved, arcs: list[_Arc]) -> list[list[str]]:
-    """Breadth first from the activities that need nothing and the places that hold tokens."""
+    """Breadth-first from the activities without inputs and the places with tokens."""
     following: dict[str, list[str]] = {}
     for arc in arcs:
         if not arc.gate:
@@ -144,7 +144,7 @@ def _activity(at: tuple[int, int], activity: ResolvedActivity) -> str:
 
 
 def _label(x: int, y: int, name: str) -> str:
-    """Under the symbol, shortened from the left where it would leave its column: the end of a name tells most."""
+    """Below the symbol; a long name is shortened from the left, since its end is the most specific."""
     most = _COLUMN * 2 // _FONT - 6
     text = name if len(name) <= most else "…" + name[-most + 1 :]
     return f'<text x="{x}" y="{y + 26}">{escape(text)}</text>'

@@ -1,4 +1,4 @@
-"""What a run of a network is asked for and gives back, however it is run."""
+"""Input and result of a run of a network."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,8 @@ import numpy as np
 
 from riprap.san.resolved import NetworkError, Resolved
 
-LOOP_LIMIT = 100_000  # instantaneous completions at one moment after which the network is taken to be stuck in a loop
-RING = 64  # how many of the last instantaneous completions are remembered, to name the loop
+LOOP_LIMIT = 100_000  # instantaneous completions at one time that count as an endless loop
+RING = 64  # number of the last instantaneous completions that are recorded, to name the loop
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """What one replication did. `times` and `activities`: its completions in order, as far as they were asked for."""
+    """Results of one replication. `times` and `activities`: its completions in order, as far as they were traced."""
 
     rewards: np.ndarray  # in the order of the network's rewards
     marking: np.ndarray  # at the end, in the order of the network's places
@@ -30,7 +30,7 @@ class Trajectory:
 
 
 class Trouble:
-    """Codes that a run ends with, and the errors they stand for."""
+    """Exit codes of a run."""
 
     NONE = 0
     LOOP = 1
@@ -50,7 +50,7 @@ def error_of(network: Resolved, trouble: int, detail: int, ring: np.ndarray, mom
         names = ", ".join(sorted({network.activities[number].name for number in ring if number >= 0}))
         return NetworkError(
             f"instantaneous activities of {network.name} complete without end at {moment:g} s: {names}; "
-            "let at least one of them take time or wait for a token"
+            "give at least one of them a delay or an input arc"
         )
     if trouble == Trouble.NEGATIVE:
         return NetworkError(

@@ -11,7 +11,7 @@ from riprap.base.errors import UsageError
 
 @dataclass(frozen=True)
 class Estimate:
-    """The mean of a reward over replications, and the interval that holds its expectation with the asked confidence."""
+    """The mean of a reward over replications, with its confidence interval."""
 
     mean: float
     low: float
@@ -26,9 +26,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Precision:
-    """Replicate until every reward's half-width is at most `relative` of its mean; at least and at most so many
-    times.
-    """
+    """Replicate until every reward's half-width is `relative` of its mean or less; `minimum` to `maximum` times."""
 
     confidence: float = 0.95
     relative: float = 0.05
@@ -37,7 +35,9 @@ class Precision:
 
     def __post_init__(self) -> None:
         if not 0 < self.confidence < 1:
-            raise UsageError(f"a confidence of {self.confidence:g} cannot be: give one between 0 and 1, as in 0.95")
+            raise UsageError(
+                f"a confidence of {self.confidence:g} is impossible: give one between 0 and 1, such as 0.95"
+            )
         if not self.relative > 0:
             raise UsageError(f"a relative half-width of {self.relative:g} cannot be reached: give a positive one")
         if not 2 <= self.minimum <= self.maximum:
@@ -48,7 +48,7 @@ class Precision:
 
 
 def estimate(values: np.ndarray, confidence: float = 0.95) -> Estimate:
-    """Student's interval; a single value has none and gives itself as bounds."""
+    """Student's interval; for a single value, the value itself is both bounds."""
     count = len(values)
     mean = float(np.mean(values))
     deviation = float(np.std(values, ddof=1)) if count > 1 else 0.0
@@ -57,7 +57,7 @@ def estimate(values: np.ndarray, confidence: float = 0.95) -> Estimate:
 
 
 def enough(rows: np.ndarray, precision: Precision) -> bool:
-    """Whether every column of `rows` is known precisely enough, or the maximum is reached."""
+    """Whether every column of `rows` is precise enough, or the maximum is reached."""
     if len(rows) < precision.minimum:
         return False
     if len(rows) >= precision.maximum:
@@ -67,6 +67,6 @@ def enough(rows: np.ndarray, precision: Precision) -> bool:
 
 
 def next_wave(done: int, precision: Precision) -> int:
-    """How many replications to add: the minimum first, then half as many again as are done."""
+    """Number of replications to add: the minimum first, then half of those done."""
     wave = precision.minimum if done == 0 else max(1, done // 2)
     return min(wave, precision.maximum - done)

@@ -1,17 +1,15 @@
 """The accelerated simulator: the same distributions as the network of activities, without moving single tuples.
 
-Between two events (crash, recovery, fail-over, corruption, punctuation) nothing changes but counts, and a count of
-tuples that each pass with some probability is binomial. So time advances in *strides*: over a stride every operator
-draws how many of the tuples it received lead to what. While nothing is faulty a stride reaches to the next event,
-hours if need be.
+Between two events (crash, recovery, fail-over, corruption, punctuation) only counts change, and the number of tuples
+that pass with a given probability is binomial. So time advances in *strides*: for each stride, every operator draws the
+outcomes of its received tuples as counts. Without faults a stride extends to the next event, possibly for hours.
 
-While some state is being repaired, its repair must end at the right tuple. A stride is then short enough that no
-repair can end within it (six standard deviations), and shorter and shorter as the end comes near, until the simulator
-goes tuple by tuple; it also does so while a tainted tuple is about to reach a state that is still right.
+While state is being repaired, the repair must end at the correct tuple. Strides are then so short that no repair can
+end within them (six standard deviations), and get shorter towards the end, until the simulator advances tuple by tuple.
+It also does so while a tainted tuple is about to reach correct state.
 
-What is left out is the time a tuple takes through the graph, microseconds where the network of activities has them;
-queues are taken to be short, as they are below saturation (`check_load`). Tuples of one stride that meet at a port
-are taken to come in random order.
+It ignores the latency of tuples through the graph (microseconds in the network of activities) and assumes short queues,
+as below saturation (`check_load`), and a random order of the tuples of a stride at each port.
 """
 
 from math import inf
@@ -70,18 +68,18 @@ from riprap.san.streaming.workspace import (
     workspace,
 )
 
-MOST_LOAD = 0.9  # share of its time that an operator may be busy for its queue to count as short
+MOST_LOAD = 0.9  # utilisation up to which an operator's queue counts as short
 _ONE = np.uint64(1)
 
 
 def check_load(application: Application) -> None:
-    """Refuse an application whose queues grow: counts alone do not describe it."""
+    """Raises `UsageError` if queues grow: counts alone do not describe the application."""
     for operator in application.operators:
         load = sum(application.rates[operator.name, index] * port.seconds for index, port in enumerate(operator.inputs))
         if load > MOST_LOAD:
             raise UsageError(
                 f"{operator.name} is busy {load:.0%} of its time, and the accelerated simulator "
-                "takes queues to be short: "
+                "assumes short queues: "
                 f"lower the rate until it is below {MOST_LOAD:.0%}, or use the method tokens"
             )
 
@@ -157,7 +155,7 @@ def _one(t: Tables, w: Workspace, key: np.uint64, horizon: float, result: np.nda
     punctuation_at = t.scalars[PUNCTUATION]
     now = 0.0
     available = alive = 1
-    changed = True  # whether who is right, alive or active has changed; rates and availability follow from that
+    changed = True  # whether correctness, liveness or activity has changed, which determine rates and availability
     while True:
         until = min(horizon, punctuation_at)
         for instance in range(t.instances.shape[0]):
@@ -180,7 +178,7 @@ def _one(t: Tables, w: Workspace, key: np.uint64, horizon: float, result: np.nda
             now = end
         if now >= horizon:
             break
-        # Whatever is due happens now; one pass is enough, because nothing new becomes due at once.
+        # Process all events that are due; one pass is enough, because none of them makes another one due.
         if punctuation_at <= now:
             w.seen[:] = 0
             punctuation_at += t.scalars[PUNCTUATION]
@@ -211,7 +209,7 @@ def _one(t: Tables, w: Workspace, key: np.uint64, horizon: float, result: np.nda
 
 @njit(forceinline=True)
 def _crash(t: Tables, w: Workspace, instance: int, now: float) -> None:
-    """Everything it held is lost; state downstream of it misses tuples from now on."""
+    """Everything in the instance is lost; from now on, downstream state misses tuples."""
     if w.being[instance, ALIVE] == 0:
         return
     w.being[instance, ALIVE] = 0
@@ -232,7 +230,7 @@ def _crash(t: Tables, w: Workspace, instance: int, now: float) -> None:
 
 @njit(forceinline=True)
 def _recover(t: Tables, w: Workspace, instance: int, now: float, key: np.uint64) -> None:
-    """Alive again, with an old or an empty state, unless a copy can give it a right one."""
+    """Alive again, with old or empty state, unless it can copy correct state from a replica."""
     peer = t.instances[instance, PEER]
     if peer < 0 or w.being[peer, ALIVE] == 0:
         first = t.instances[instance, PORTS]
@@ -249,7 +247,7 @@ def _recover(t: Tables, w: Workspace, instance: int, now: float, key: np.uint64)
 
 @njit(forceinline=True)
 def _release(t: Tables, w: Workspace, first: int, count: int) -> None:
-    """An outage upstream is over: from here on, clean tuples repair the state."""
+    """An upstream outage is over: from now on, clean tuples repair the state."""
     for shock in range(first, first + count):
         port = t.shocks[shock, SHOCK_PORT]
         w.repair[port, PENDING] -= 1
@@ -279,7 +277,7 @@ def _corrupt(t: Tables, w: Workspace, instance: int, key: np.uint64) -> None:
 
 @njit(forceinline=True)
 def _supervise(t: Tables, w: Workspace, each: int, now: float) -> None:
-    """Deactivate a replica that is not whole; activate the first whole one, once it has been that for a fail-over."""
+    """Deactivates an incomplete replica; activates the first complete one after the fail-over time."""
     if w.group[each, ACTIVE] == 0 and w.failover_at[each] <= now:
         w.group[each, ACTIVE] = w.group[each, CANDIDATE]
         w.failover_at[each] = inf

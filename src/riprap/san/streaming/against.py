@@ -1,8 +1,8 @@
-"""Model against assessment: both say what one failure of an operator does; do they rank the operators alike?
+"""Compares model and assessment: do they rank the operators by the effect of a failure in the same order?
 
-The model has each operator crash once, with the outage that was assessed, and counts the tainted tuples at the sinks.
-The assessment has the impact I of such an outage. They measure different things (a tainted tuple may be nearly right,
-and silence taints nothing), so their ranks are compared, not their sizes: Spearman's correlation.
+In the model each operator crashes once, with the assessed outage, and the tainted tuples at the sinks are counted. The
+assessment has the impact I of such an outage. They measure different things (a tainted tuple may be nearly correct, and
+silence taints nothing), so only ranks are compared: Spearman's correlation.
 """
 
 from collections.abc import Mapping
@@ -22,17 +22,17 @@ LONGEST = 7200.0  # seconds
 
 @dataclass(frozen=True)
 class ModelAgreement:
-    """By operator: tainted tuples of the model and I of the assessment; and how far they rank operators alike."""
+    """By operator: tainted tuples of the model and I of the assessment; and their rank correlation."""
 
     tainted: Mapping[str, float]
     impact: Mapping[str, float]
-    correlation: float | None  # None: all operators are alike in one of the two
+    correlation: float | None  # None: one of the two has equal values for all operators
 
 
 def agreement(
     application: Application, impact: Mapping[str, float], outage: float, *, state_kept: bool, seed: int = 1
 ) -> ModelAgreement:
-    """`impact`: I of one outage of so many seconds, by operator."""
+    """`impact`: by operator, I of one outage of this many seconds."""
     found = {name: crash_taint(application, name, outage, state_kept=state_kept, seed=seed) for name in impact}
     ours, theirs = np.array(list(found.values())), np.array(list(impact.values()))
     alike = len(ours) < 2 or np.ptp(ours) == 0 or np.ptp(theirs) == 0

@@ -1,8 +1,8 @@
-"""A neutral description of a streaming application: what a model needs to know of each operator, and nothing else.
+"""The description of a streaming application for models.
 
 It comes from a stream graph and its profile, from TOML, or from code. Times are in seconds, sizes in tuples, rates in
-tuples/s. Whatever its type, an operator takes a tuple from an input port, spends time on it and emits by chance: the
-types differ in their ports and in what is emitted (`kinds` has one constructor per type).
+tuples/s. Every operator removes a tuple from an input port, processes it for some time and emits tuples at random;
+types of operators differ in their ports and emissions.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class ModelEmission:
-    """One outcome of processing a tuple: with `probability`, `tuples[j]` tuples leave at output port j."""
+    """One outcome of processing a tuple: with `probability`, output port j emits `tuples[j]` tuples."""
 
     probability: float
     tuples: tuple[int, ...]
@@ -25,12 +25,12 @@ class ModelEmission:
 
 @dataclass(frozen=True)
 class ModelPort:
-    """An input port. What the probabilities of the emissions leave of one is the chance that nothing is emitted."""
+    """An input port. With the remaining probability, nothing is emitted."""
 
     seconds: float  # processing time per tuple, mean
     emissions: tuple[ModelEmission, ...]
-    tainted: tuple[ModelEmission, ...]  # when the tuple, or the state it meets, is tainted; as many as `emissions`
-    state: int = 0  # S: tuples that the state behind this port holds when full; 0 = stateless
+    tainted: tuple[ModelEmission, ...]  # if the tuple or the state is tainted; as many as `emissions`
+    state: int = 0  # S: tuples in the full state of this port; 0 = stateless
     penalty: float = 0.0  # α: share of the state to replace after a crash or a loss
     staleness: float = 0.0  # β: tuples to process per tuple lost
     cap: float = 1.0  # γ: at most this share of the state
@@ -41,22 +41,22 @@ class ModelPort:
         return self.state > 0
 
     def stabilisation(self, lost: float) -> int:
-        """Z = min(αS + βL, γS): clean tuples to process until the state is right after `lost` tuples, at least 1."""
+        """Z = min(αS + βL, γS): clean tuples until the state is correct after `lost` tuples, at least 1."""
         return max(1, round(min(self.penalty * self.state + self.staleness * lost, self.cap * self.state)))
 
     @property
     def taint_stabilisation(self) -> int:
-        """Clean tuples to process until the state is right after a tainted tuple or a corruption."""
+        """Clean tuples until the state is correct after a tainted tuple or a corruption."""
         return max(1, round(self.taint * self.state))
 
     def mean(self, output: int, tainted: bool = False) -> float:
-        """Selectivity: tuples out of `output` per tuple into this port."""
+        """Selectivity: tuples at `output` per tuple at this port."""
         return sum(each.probability * each.tuples[output] for each in (self.tainted if tainted else self.emissions))
 
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Tuples from outside: evenly spaced, or a Poisson process."""
+    """External input: evenly spaced, or a Poisson process."""
 
     rate: float
     poisson: bool = False
@@ -66,12 +66,12 @@ class Arrivals:
 class ModelOperator:
     name: str
     kind: str
-    inputs: tuple[ModelPort, ...]  # a source has one too: what comes from outside
+    inputs: tuple[ModelPort, ...]  # a source has one too: its external input
     outputs: int  # a sink has none
     arrivals: Arrivals | None = None  # into input port 0; sources only
-    timer: tuple[int, float] | None = None  # (input port, seconds): a token every so often, for time-based triggers
-    buffer: int = 1000  # tuples that each output port can hold back
-    queue: int = 1000  # tuples that each input stream can hold
+    timer: tuple[int, float] | None = None  # (input port, period in seconds): tokens for time-based triggers
+    buffer: int = 1000  # capacity of each output port, tuples
+    queue: int = 1000  # capacity of each input stream, tuples
 
     @property
     def sink(self) -> bool:
@@ -119,7 +119,7 @@ class Application:
 
     @cached_property
     def rates(self) -> Mapping[tuple[str, int], float]:
-        """(operator, input port) → tuples/s that arrive there while nothing is faulty."""
+        """(operator, input port) → tuples/s without faults."""
         rates = {(operator.name, index): 0.0 for operator in self.operators for index in range(len(operator.inputs))}
         for name in self.order:
             operator = self.by_name[name]
@@ -135,17 +135,17 @@ class Application:
         return rates
 
     def named(self, names: Iterable[str], where: str) -> tuple[ModelOperator, ...]:
-        """The operators called `names`, or an error that says which of them is unknown."""
+        """The operators with these names; raises for an unknown one."""
         for name in names:
             if name not in self.by_name:
                 raise GraphError(
-                    f"{where} names operator {name}, which {self.name} does not have: {known(self.by_name, name)}"
+                    f"{where} names operator {name}, which is not in {self.name}: {known(self.by_name, name)}"
                 )
         return tuple(self.by_name[name] for name in names)
 
 
 def check(application: Application) -> None:
-    """Say what is wrong with a description, if anything."""
+    """Raises `GraphError` for an invalid description."""
     names = [operator.name for operator in application.operators]
     for name in names:
         if names.count(name) > 1:
@@ -163,7 +163,7 @@ def check(application: Application) -> None:
     except CycleError as error:
         cycle = " → ".join(error.args[1])
         raise GraphError(
-            f"the streams of {application.name} form a cycle ({cycle}); models need a graph without cycles"
+            f"the streams of {application.name} form a cycle ({cycle}); models need an acyclic graph"
         ) from None
 
 

@@ -1,13 +1,11 @@
-"""How state gets right again after a loss, fitted from a recorded stream (figures 5.10 and 5.11 of the published
-study).
+"""Fits how state recovers after a loss, from a recorded stream (figures 5.10 and 5.11 of the published study).
 
-For many moments, source rates and outages: which groups had tuples among those lost, and how many tuples do their
-windows hold? So many have to be processed until no window holds what it should not. Fitted to that: Z = αS + βL, S
-being the tuples of all windows and L the tuples lost.
+For many random times, source rates and outages, it counts the tuples in the windows of all groups that lost a tuple.
+This many tuples must be processed until all windows are correct. Fit: Z = αS + βL, where S is the number of tuples in
+all windows and L the number of lost tuples.
 
-While its state is wrong an operator may also emit more or less than it should: the recorded stream is run through the
-operator with a part missing, and what it emits until it has recovered is compared with what it emits with nothing
-missing.
+While its state is wrong an operator may also emit too much or too little: the operator runs over the recorded stream
+with and without a part missing, and the numbers of emitted tuples until it has recovered are compared.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,14 +26,14 @@ from riprap.san.streaming.describe import Stability
 
 RATES = (250.0, 350.0, 450.0, 550.0)  # source tuples/s
 OUTAGES = (1.0, 3.0, 5.0, 9.0, 13.0, 17.0)  # seconds
-MOMENTS = 200  # random moments for each rate and outage
+MOMENTS = 200  # random times for each rate and outage
 REPLAYS = 3  # runs with a part of the stream missing, for the tainted selectivity
 _SECOND = 1_000_000  # microseconds
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One point of the fitted curve: mean tuples to process after losing so many."""
+    """One point of the fitted curve: mean number of tuples to process after a loss."""
 
     lost: int
     needed: float
@@ -43,7 +41,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class PortSamples:
-    """What was counted at one stateful port."""
+    """Samples of one stateful port."""
 
     samples: list[Sample]
     state: float  # tuples of all its windows
@@ -66,7 +64,7 @@ def calibrate(
 def samples_of(
     graph: Graph, inputs: Mapping[str, Iterable[pa.RecordBatch]], seed: int = 1
 ) -> dict[tuple[str, int], PortSamples]:
-    """What the fits rest on, by operator and stateful port."""
+    """The samples of the fits, by operator and stateful port."""
     return _counted(graph, *_received(graph, inputs), seed)
 
 
@@ -74,7 +72,7 @@ Received = dict[str, dict[int, list[pa.RecordBatch]]]  # by stateful operator an
 
 
 def _received(graph: Graph, inputs: Mapping[str, Iterable[pa.RecordBatch]]) -> tuple[Received, int]:
-    """What reaches the stateful operators, and how many tuples the sources were given."""
+    """The input of the stateful operators, and the number of source tuples."""
     received: Received = {spec.name: {} for spec in graph.operators if any(spec.stateful)}
 
     def watch(name: str, port: int, batch: pa.RecordBatch) -> None:
@@ -114,7 +112,7 @@ def _counted(graph: Graph, received: Received, given: int, seed: int) -> dict[tu
 
 
 def measure(groups: np.ndarray, sizes: np.ndarray, share: float, seed: int) -> list[Sample]:
-    """Mean tuples that have to be replaced after losses of different length.
+    """Mean number of tuples to replace after losses of different lengths.
 
     `groups[i]`: the group of the i-th tuple of the port; `sizes[g]`: tuples in the window of group g; `share`: tuples
     of the port per source tuple.
@@ -127,7 +125,7 @@ def measure(groups: np.ndarray, sizes: np.ndarray, share: float, seed: int) -> l
         needed = [float(sizes[np.unique(groups[start : start + lost])].sum()) for start in starts]
         samples.append(Sample(lost, float(np.mean(needed))))
     if not samples:
-        raise DataError("the recorded stream is shorter than any outage to calibrate with: give more data")
+        raise DataError("the recorded stream is shorter than every outage of the calibration: give more data")
     return samples
 
 
@@ -140,7 +138,7 @@ def fit(samples: Sequence[Sample], state: float) -> tuple[float, float]:
 
 
 def windows_of(batches: list[pa.RecordBatch], keys: Sequence[str], window: object) -> tuple[np.ndarray, np.ndarray]:
-    """The group of every tuple, and how many tuples the window of each group holds."""
+    """The group of every tuple, and the number of tuples in the window of each group."""
     table = pa.Table.from_batches(batches)
     codes = np.zeros(table.num_rows, np.int64)
     for key in keys:
@@ -149,7 +147,7 @@ def windows_of(batches: list[pa.RecordBatch], keys: Sequence[str], window: objec
             column = column.dictionary_encode()
         if isinstance(column, pa.ChunkedArray):
             column = column.combine_chunks()
-        more = pc.fill_null(column.indices.cast(pa.int64()), -1).to_numpy() + 1  # nulls are a group of their own
+        more = pc.fill_null(column.indices.cast(pa.int64()), -1).to_numpy() + 1  # nulls are one group
         codes = codes * (int(more.max()) + 1) + more
     _, groups = np.unique(codes, return_inverse=True)
     count = int(groups.max()) + 1
@@ -158,14 +156,14 @@ def windows_of(batches: list[pa.RecordBatch], keys: Sequence[str], window: objec
     moments = table.column(TS).cast(pa.int64()).to_numpy()
     length = max(1, int(moments[-1] - moments[0]))
     span = window.size if isinstance(window, Time) else length
-    # A time window holds what arrives in its length; one that only punctuation ends holds everything.
+    # A time window holds the arrivals of its length; a window that only punctuation ends holds everything.
     return groups, np.maximum(1, np.bincount(groups, minlength=count) * min(1.0, span / length)).astype(np.int64)
 
 
 def _tainted_ratio(
     graph: Graph, name: str, port: int, received: Mapping[int, list[pa.RecordBatch]], samples: Sequence[Sample]
 ) -> float:
-    """What the operator emits while the state behind `port` is wrong, over what it should."""
+    """Tuples that the operator emits while the state of `port` is wrong, relative to the correct number."""
     streams = graph.inputs(name)
     schemas = [graph.physical(stream.source, stream.source_port) for stream in streams]
     received = {number: [_padded(batch, schemas[number]) for batch in own] for number, own in received.items()}
@@ -191,7 +189,7 @@ def _tainted_ratio(
 
 
 def _padded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """With blanks for columns that nobody downstream reads, and that were dropped: an operator alone passes them on."""
+    """Adds blanks for pruned columns, which the operator passes through when it runs alone."""
     columns = {field.name: field.type for field in schema}
     present = batch.schema.names
     arrays = [batch.column(n) if n in present else _blank(batch.num_rows, type_) for n, type_ in columns.items()]

@@ -1,8 +1,8 @@
-"""What every marking of a network has to keep, whatever the activities do: no token is made or forgotten.
+"""Invariants of every marking of a network: no token is created or lost.
 
-An instance that is alive does one thing at a time: it waits, processes one tuple, or sends. One that is dead does
-nothing, and nothing is on its way to it. A crash that forgets to empty a place, a recovery that begins twice, or an
-activity that goes on behind a crash breaks this.
+An instance that is alive does one thing at a time: it waits, processes one tuple, or sends. A dead one does nothing and
+has no tuples in flight to it. A crash that does not empty a place, a recovery that starts twice, or an activity that
+continues after a crash violates this.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from riprap.san.streaming.failures import Faults
 
 
 def one_thing_at_a_time(name: str, operator: ModelOperator, faults: Faults, incoming: Sequence[str]) -> list[Invariant]:
-    """Of the instance called `name`; `incoming` are the places of the streams into it."""
+    """Invariants of the instance `name`; `incoming`: the places of its input streams."""
     doing = [f"{name}.waiting"]
     for port in range(len(operator.inputs)):
         doing += [f"{name}.processing{port}", f"{name}.processing_tainted{port}"]
@@ -26,5 +26,5 @@ def one_thing_at_a_time(name: str, operator: ModelOperator, faults: Faults, inco
     found = [Invariant(f"{name} does one thing at a time while it is alive", f"{' + '.join(doing)} == {alive}")]
     if faults.any_crash and incoming:
         empty = f"{alive} == 1 or {' + '.join(incoming)} == 0"
-        found.append(Invariant(f"nothing is on its way to {name} while it is dead", empty))
+        found.append(Invariant(f"nothing is in flight to {name} while it is dead", empty))
     return found

@@ -1,6 +1,6 @@
-"""An application as it is deployed: instances of operators, the streams between them, groups, and what a restart means.
+"""A deployed application: instances of operators, the streams between them, HA groups, and the effect of restarts.
 
-A technique is a function from a deployment to a deployment. Both simulators read deployments and know no technique.
+A technique is a function from a deployment to a deployment. The simulators do not know techniques.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +14,7 @@ from riprap.san.streaming.application import Application, ModelOperator
 
 @dataclass(frozen=True)
 class Restart:
-    """What one stateful port of an instance has to do after a crash of its own.
+    """Recovery of one stateful port of an instance after the instance crashed.
 
     `tainted`: clean tuples to process while everything it emits is tainted (its state is old).
     `refill`: tuples to process while it emits less, but nothing wrong (its state is empty).
@@ -52,22 +52,20 @@ class ModelLink:
 
 @dataclass(frozen=True)
 class ModelGroup:
-    """A high-availability group: replicas of a set of operators, one replica active, the others discarding at the
-    edge.
-    """
+    """A high-availability group: replicas of a set of operators. Only the active replica sends beyond the group."""
 
     name: str
     replicas: tuple[tuple[int, ...], ...]  # instances of each replica
-    failover: float  # seconds from noticing that no replica is active to another one being so
+    failover: float  # seconds from detecting that no replica is active until another one is
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How replicas of groups are read where texts leave it open.
+    """How to interpret replicas of groups where the publication is ambiguous.
 
-    `standby_counts`: whether the app is called unavailable while a replica that is not active has wrong or empty state.
-    `refill_tainted`: whether a member of a group that fills an empty state gives out tuples that may be wrong. Outside
-    groups what an operator gives out from scratch is right, as at the start of the app.
+    `standby_counts`: whether the app counts as unavailable while a standby replica has wrong or empty state.
+    `refill_tainted`: whether a group member with empty state emits tuples that may be wrong while it refills. Outside
+    groups, output from empty state is correct, as at the start of the app.
     """
 
     standby_counts: bool = False
@@ -79,7 +77,7 @@ TAKEN = Reading()
 
 @dataclass(frozen=True)
 class Shock:
-    """After an outage upstream, `instance` needs `tuples` clean ones at `port` until its state is right again."""
+    """After an upstream outage, `instance` needs `tuples` clean tuples at `port` until its state is correct."""
 
     instance: int
     port: int
@@ -93,9 +91,9 @@ class Deployment:
     instances: tuple[Instance, ...]
     links: tuple[ModelLink, ...]
     groups: tuple[ModelGroup, ...] = ()
-    redundant: frozenset[str] = frozenset()  # operators whose replicas all feed everyone, duplicates being dropped
+    redundant: frozenset[str] = frozenset()  # operators whose replicas all send to all consumers, which drop duplicates
     punctuation: float = 0.0  # seconds between clearings of the duplicate counters
-    refill_selectivity: float = 0.5  # what an instance emits while it refills, relative to full state
+    refill_selectivity: float = 0.5  # selectivity while an instance refills, relative to full state
     reading: Reading = TAKEN
 
     @cached_property
@@ -117,29 +115,27 @@ class Deployment:
         }
 
     def taints_refilling(self, instance: int) -> bool:
-        """Whether what `instance` emits while its state fills up may be wrong."""
+        """Whether the output of `instance` may be wrong while its state refills."""
         return self.reading.refill_tainted and instance in self.membership
 
     def leaves_group(self, link: ModelLink) -> bool:
-        """Whether `link` crosses the edge of its source's group, and so carries tuples only while that replica is
-        active.
-        """
+        """Whether `link` leaves its source's group, so that it carries tuples only while that replica is active."""
         return link.source in self.membership and self.membership.get(link.target) != self.membership[link.source]
 
     def peers(self, instance: int) -> tuple[int, ...]:
-        """Other instances that do the same work all the time, so that nobody notices while one of them is alive."""
+        """Other instances that do the same work, so that a crash has no effect while one of them is alive."""
         name = self.instances[instance].operator.name
         return tuple(other for other in self.of_operator[name] if other != instance) if name in self.redundant else ()
 
     def crash_shocks(self, instance: int) -> tuple[Shock, ...]:
-        """What a crash of `instance` does downstream; beyond the edge of its group, that is the group's affair."""
+        """Downstream effects of a crash of `instance`; beyond its group, see `group_shocks`."""
         own = self.membership.get(instance)
         return self._shocks(
             [instance], self.recovery, lambda link: own is None or self.membership.get(link.target) == own
         )
 
     def group_shocks(self, group: int) -> tuple[Shock, ...]:
-        """What it does downstream that no replica of `group` is active for the time of a fail-over."""
+        """Downstream effects of a fail-over of `group`, while no replica is active."""
         members = {instance for replica in self.groups[group].replicas for instance in replica}
         edges = {link.target for link in self.links if link.source in members and self.leaves_group(link)}
         shocks = [self._shock(link, self.groups[group].failover) for link in self.links
@@ -175,7 +171,7 @@ def _merged(shocks: Iterable[Shock]) -> tuple[Shock, ...]:
 
 
 def bare(application: Application, recovery: float) -> Deployment:
-    """One instance per operator; after a crash it starts from scratch, with empty state."""
+    """One instance per operator; after a crash it starts with empty state."""
     index = {operator.name: number for number, operator in enumerate(application.operators)}
     return Deployment(
         application,
@@ -191,7 +187,7 @@ def bare(application: Application, recovery: float) -> Deployment:
 
 
 def replicated(deployment: Deployment, names: frozenset[str], copies: int) -> Deployment:
-    """`copies` instances in place of each of the operators `names`, every one linked to all it was linked to.
+    """`copies` instances of each of the operators `names`, each with all links of the original.
 
     Between two replicated operators, replica r feeds replica r only; the caller may add more links.
     """

@@ -1,4 +1,4 @@
-"""From a stream graph and its profile to the description that models need; from plans to protections."""
+"""Builds the description of an app for models from its stream graph and profile, and protections from plans."""
 
 import itertools
 from collections.abc import Mapping
@@ -21,16 +21,13 @@ _SECOND = 1_000_000  # microseconds
 
 @dataclass(frozen=True)
 class Stability:
-    """How the state behind one port gets right again; see `ModelPort`. Until it is calibrated, losing anything costs
-    all
-    of it.
-    """
+    """How the state of one port recovers; see `ModelPort`. Without calibration, any loss costs the whole state."""
 
     penalty: float = 1.0
     staleness: float = 0.0
     cap: float = 1.0
     taint: float = 0.005  # published for both stateful operators of Bargain Discovery
-    tainted_ratio: float = 1.0  # what the operator emits while this state is wrong, relative to what it should
+    tainted_ratio: float = 1.0  # output while this state is wrong, relative to the correct output
 
 
 def describe(
@@ -40,20 +37,17 @@ def describe(
     rate: float | None = None,
     stability: Mapping[tuple[str, int], Stability] | None = None,
 ) -> Application:
-    """The application at `rate` source tuples/s in all, or at the recorded rates.
+    """The application at a total of `rate` source tuples/s, or at the recorded rates.
 
-    A profile tells the size of an operator's state and not of each port's: stateful ports are taken to share it
-    equally.
+    A profile has the size of an operator's state, not of each port's: it is divided equally among stateful ports.
     """
     for name in profile.operators:
         if name not in graph:
             names = [operator.name for operator in graph.operators]
-            raise DataError(f"the profile has operator {name}, which {graph.name} does not have: {known(names, name)}")
+            raise DataError(f"the profile has operator {name}, which is not in {graph.name}: {known(names, name)}")
     for spec in graph.operators:
         if spec.name not in profile.operators:
-            raise DataError(
-                f"the profile says nothing about operator {spec.name} of {graph.name}; profile the app again"
-            )
+            raise DataError(f"the profile has no operator {spec.name} of {graph.name}; profile the app again")
     recorded = sum(sum(profile.operators[source.name].mean_rate) for source in graph.sources)
     scale = 1.0 if rate is None else rate / recorded
     operators = tuple(
@@ -76,7 +70,7 @@ def _operator(
     period = spec.every.size / _SECOND if isinstance(spec, Aggregate) and isinstance(spec.every, Time) else 0.0
     if isinstance(spec, Sort) and isinstance(spec.window, Time):
         period = spec.window.size / _SECOND
-    # A profile written by hand may know the whole alone: then the ports are taken to be alike.
+    # A profile written by hand may have only the total: then it is divided equally among the ports.
     whole = (measured.state_tuples // max(1, sum(spec.stateful)),) * spec.inputs
     state = measured.port_state if len(measured.port_state) == spec.inputs else whole
     ratios = [
@@ -121,9 +115,9 @@ def _port(
 
 
 def emissions(means: tuple[float, ...]) -> dict[tuple[int, ...], float]:
-    """Chances of emitting so many tuples at each output port, with the given means.
+    """Numbers of tuples at each output port → probability, with the given means.
 
-    Where the means sum to at most 1, a tuple goes to one port, as in a split. Otherwise one draw decides for all
+    If the means sum to at most 1, a tuple goes to one port, as in a split. Otherwise one draw decides for all
     ports: those with a larger fraction emit whenever those with a smaller one do.
     """
     if sum(means) <= 1.0 + 1e-12:
@@ -139,9 +133,9 @@ def emissions(means: tuple[float, ...]) -> dict[tuple[int, ...], float]:
 
 
 def protections(graph: Graph, failover: float = 1.0) -> tuple[ModelProtection, ...]:
-    """What the annotations of a graph (a plan's, where one was applied) protect, as techniques.
+    """The annotations of a graph (or of an applied plan) as techniques.
 
-    The age of the last checkpoint is half the interval, which it is on average.
+    The age of the last checkpoint is its mean, half the interval.
     """
     found = [
         ModelProtection("checkpoint", (spec.name,), {"age": spec.annotations.checkpoint_every / _SECOND / 2})
@@ -166,7 +160,7 @@ def read_profile(path: Path) -> Profile:
     try:
         tables, pieces = data.get("operators"), data.get("pieces", [])
         if not isinstance(tables, dict) or not isinstance(pieces, list):
-            raise DataError("it has no [operators.NAME], or pieces that are no list")
+            raise DataError("it has no [operators.NAME], or its pieces are not a list")
         operators = {name: _operator_profile(name, table) for name, table in tables.items()}
         known = {name: data[name] for name in ("app", "seconds", "tuples", "taken") if name in data}
         whole = shaped(Profile, known | {"operators": {}}, "the profile")
@@ -187,13 +181,13 @@ def _operator_profile(name: str, table: object) -> OperatorProfile:
     for each, size in sizes.items():
         if len(getattr(found, each)) != size:
             raise DataError(
-                f"operator {name}: {each} has {len(getattr(found, each))} values, one for each port is {size}"
+                f"operator {name}: {each} has {len(getattr(found, each))} values; expected {size}, one per port"
             )
     return found
 
 
 def with_rate(application: Application, rate: float) -> Application:
-    """The same application at another source rate in all, shared among the sources as before."""
+    """The same application at another total source rate, with the same shares of the sources."""
     total = sum(each.arrivals.rate for each in application.operators if each.arrivals)
     return replace(
         application,
@@ -207,7 +201,7 @@ def with_rate(application: Application, rate: float) -> Application:
 
 
 def with_poisson(application: Application) -> Application:
-    """The same application with tuples from outside that come at random, at the same rates."""
+    """The same application with Poisson arrivals at the same rates."""
     return replace(
         application,
         operators=tuple(

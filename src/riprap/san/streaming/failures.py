@@ -1,10 +1,10 @@
-"""What goes wrong. Every rate is per second, for exponential times between faults; different faults are independent.
+"""The faults of a model. Rates are per second, with exponential times between faults; all faults are independent.
 
-- A crash discards everything in an operator's queues and buffers; it is back, empty-handed, `recovery` seconds later.
-- A silent corruption hits an operator that is alive: the next tuple it processes is tainted, or, with `state_share`
-  if it has state, its state is.
-- A host takes all operators on it down at once, each then recovering on its own.
-- Sources fail like any other operator; `crash_rates` and `sdc_rates` set single operators apart.
+- A crash discards an operator's queues and buffers; it runs again, with empty queues, `recovery` seconds later.
+- A silent corruption affects an operator that is alive: the next tuple that it processes is tainted or, with
+  probability `state_share` if it is stateful, its state is.
+- A host failure crashes all operators on the host at once; each recovers separately.
+- Sources fail like any other operator; `crash_rates` and `sdc_rates` override the rates of single operators.
 - A forced crash happens once, at a given second.
 """
 
@@ -17,7 +17,7 @@ from riprap.san.streaming.application import Application
 
 @dataclass(frozen=True)
 class ModelHost:
-    """Operators that share a machine. Of a replicated operator it holds the first replica."""
+    """Operators that share a machine. Of a replicated operator, it runs the first replica."""
 
     name: str
     operators: tuple[str, ...]
@@ -45,7 +45,7 @@ class Faults:
             if not rate >= 0:
                 raise UsageError(f"{what} is {rate:g}; it must be 0 or more")
         if not self.recovery > 0:
-            raise UsageError(f"a recovery of {self.recovery:g} s cannot be; it must be positive")
+            raise UsageError(f"a recovery of {self.recovery:g} s is impossible; it must be positive")
         if not 0 <= self.state_share <= 1:
             raise UsageError(f"the share of corruptions that hit state is {self.state_share:g}; it must be from 0 to 1")
 
@@ -69,7 +69,7 @@ NO_FAULTS = Faults()
 
 
 def check(faults: Faults, application: Application) -> None:
-    """Say which fault names an operator that is not there."""
+    """Raises if a fault names an unknown operator."""
     application.named(faults.crash_rates, "a crash rate")
     application.named(faults.sdc_rates, "a corruption rate")
     application.named(faults.forced, "a forced crash")

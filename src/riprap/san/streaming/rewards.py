@@ -1,4 +1,4 @@
-"""What a network of activities measures: availability, and what its sinks store. Names of places are in `template`."""
+"""Rewards of a network of activities: availability, and tuples stored by sinks. `template` names the places."""
 
 from collections.abc import Callable
 
@@ -13,9 +13,9 @@ def active_place(group: int) -> str:
 
 
 def availability(deployment: Deployment, faults: Faults) -> str:
-    """Every operator, or one of its replicas, alive and with full and right state; nothing tainted anywhere.
+    """Every operator, or one of its replicas, is alive with full and correct state; nothing is tainted.
 
-    Of a group's replicas the active one counts, unless the reading has all of them count.
+    Of a group's replicas only the active one counts, unless `Reading.standby_counts`.
     """
     parts = []
     for indices in deployment.of_operator.values():
@@ -37,7 +37,7 @@ def availability(deployment: Deployment, faults: Faults) -> str:
 
 
 def all_alive(deployment: Deployment, faults: Faults) -> str:
-    """Every operator alive in some copy; in the active one, where it is in a group."""
+    """Every operator is alive in some copy; in a group, in the active one."""
     if not faults.any_crash:
         return "1"
 
@@ -53,7 +53,7 @@ def all_alive(deployment: Deployment, faults: Faults) -> str:
 
 
 def deliveries(instance: Instance, faults: Faults) -> list[Reward]:
-    """What a sink stores, and what of it is tainted."""
+    """Tuples stored by a sink, and the tainted ones among them."""
     name, ports = instance.name, range(len(instance.operator.inputs))
     activities = [f"{name}.process{suffix}{port}" for port in ports for suffix in ("", "_tainted")]
     tainted = " + ".join(f"{name}.processing_tainted{port}" for port in ports)
@@ -70,7 +70,7 @@ def _judged_by_active(deployment: Deployment, index: int) -> bool:
 
 
 def _some_active(deployment: Deployment, indices: tuple[int, ...], conditions: Callable[[int], list[str]]) -> str:
-    """That one of these instances belongs to the active replica of its group, and meets the conditions."""
+    """One of these instances is in the active replica of its group and meets the conditions."""
     choices = []
     for index in indices:
         group, replica = deployment.membership[index]

@@ -1,6 +1,4 @@
-"""A scenario: an application, how it is protected, what goes wrong, for how long. The unit of every question and
-answer.
-"""
+"""A scenario: an application, its protection, its faults, and the simulated time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -39,7 +37,7 @@ def tainted(sink: str) -> str:
 
 @dataclass(frozen=True)
 class ModelProtection:
-    """One technique applied to some operators. Settings left out have the technique's defaults."""
+    """One technique applied to some operators. Missing settings have the technique's defaults."""
 
     technique: str
     operators: tuple[str, ...]
@@ -49,16 +47,16 @@ class ModelProtection:
 @dataclass(frozen=True)
 class ModelScenario:
     application: Application
-    protections: tuple[ModelProtection, ...] = ()  # applied in order; operators in none of them restart from scratch
+    protections: tuple[ModelProtection, ...] = ()  # applied in order; other operators restart with empty state
     faults: Faults = NO_FAULTS
     horizon: float = 7200.0  # seconds
     reading: Reading = TAKEN
 
     def deployment(self) -> Deployment:
-        """Apply the techniques, checking what they are given."""
+        """Checks and applies the techniques."""
         fault_models.check(self.faults, self.application)
         if not self.horizon > 0:
-            raise UsageError(f"a run of {self.horizon:g} s shows nothing; give a positive time")
+            raise UsageError(f"a run of {self.horizon:g} s is impossible; give a positive time")
         deployment = replace(bare(self.application, self.faults.recovery), reading=self.reading)
         for protection in self.protections:
             applied = technique(protection.technique)
@@ -71,12 +69,12 @@ class ModelScenario:
         return deployment
 
     def job(self, method: Method = "accelerated", seed: int = 1) -> ReplicationJob:
-        """What to replicate. Both methods give the same metrics under the same names."""
+        """The job to replicate. Both methods return the same metrics under the same names."""
         deployment = self.deployment()
         if method == "tokens":
             return NetworkJob(build(deployment, self.faults), Span(self.horizon), seed, piece=1)
         if method != "accelerated":
-            raise UsageError(f"method {method} is unknown; there are accelerated and tokens")
+            raise UsageError(f"method {method} is unknown; known: accelerated, tokens")
         check_load(self.application)
         return AcceleratedJob(tables(deployment, self.faults), metric_names(self.application), self.horizon, seed)
 
@@ -84,7 +82,7 @@ class ModelScenario:
         return replace(self, faults=Faults(recovery=self.faults.recovery))
 
     def resources(self) -> dict[str, float]:
-        """What the deployment costs while nothing fails: operator instances, and cores kept busy by processing."""
+        """Cost of the deployment without faults: operator instances, and cores used for processing."""
         deployment = self.deployment()
         cores = sum(
             self.application.rates[instance.operator.name, index] * port.seconds
@@ -109,7 +107,7 @@ class AcceleratedJob:
 
 
 def metric_names(application: Application) -> tuple[str, ...]:
-    """In the order in which both simulators give them."""
+    """In the order of both simulators' results."""
     names = [AVAILABILITY, WITHOUT_PROPAGATION]
     for sink in application.sinks:
         names += [delivered(sink), tainted(sink)]

@@ -1,7 +1,7 @@
-"""Strides of the accelerated simulator: how far to go at once, and what flows meanwhile.
+"""Strides of the accelerated simulator: their length, and the flow of tuples within them.
 
-A stride is a stretch of time in which nobody becomes right, wrong, dead, alive, active or inactive. So every operator
-passes each tuple with the same chance all the way, and how many it passes is binomial.
+A stride is a period in which no instance becomes correct, wrong, dead, alive, active or inactive. So every operator
+passes each tuple with a constant probability, and the number of passed tuples is binomial.
 """
 
 from math import inf, sqrt
@@ -51,19 +51,19 @@ from riprap.san.streaming.workspace import (
     Workspace,
 )
 
-MANY, NOBODY = -1, -2  # who arrives during a stride, if not the next tuple of one feed
+MANY, NOBODY = -1, -2  # arrivals during a stride, if not the next tuple of one feed
 
-_FEW = 2.0  # tuples expected in a stride below which the simulator goes tuple by tuple
+_FEW = 2.0  # expected tuples of a stride below which the simulator advances tuple by tuple
 _ONE = np.uint64(1)
-# Inlined, because a call that hands on this many arrays costs more than what most of these functions do.
+# Inlined: a call with this many arrays costs more than most of these functions.
 _inlined = njit(forceinline=True)
 
-_SURE = 6.0  # standard deviations by which a stride stays clear of the end of a repair
+_SURE = 6.0  # standard deviations between the end of a stride and the end of a repair
 
 
 @_inlined
 def status(t: Tables, w: Workspace) -> tuple[int, int]:
-    """(available, every operator alive in some copy), as 1 or 0. Of a group's replicas the active one counts."""
+    """(available, every operator alive in some copy), as 1 or 0. Of a group, only the active replica counts."""
     tainted = False
     w.fit[:] = 0
     for instance in range(t.instances.shape[0]):
@@ -83,7 +83,7 @@ def status(t: Tables, w: Workspace) -> tuple[int, int]:
 
 @_inlined
 def stride(t: Tables, w: Workspace, now: float, until: float, key: np.uint64) -> tuple[float, int]:
-    """(end of the next stride, who arrives in it: many, one feed's next tuple, or nobody)."""
+    """(end of the next stride, arrivals in it: MANY, a feed whose next tuple arrives, or NOBODY)."""
     repairing = False
     single = False
     for port in range(t.ports.shape[0]):
@@ -103,7 +103,7 @@ def stride(t: Tables, w: Workspace, now: float, until: float, key: np.uint64) ->
             if w.repair[port, UNSTABLE] > 0:
                 left = w.repair[port, UNSTABLE]
             elif w.flow[port, 1] > 0.0:
-                single = True  # the first tainted tuple will make a right state wrong
+                single = True  # the first tainted tuple will taint correct state
             if w.repair[port, REFILL] > 0:
                 left = min(left, w.repair[port, REFILL])
             if left < inf and w.flow[port, 0] > 0.0:
@@ -114,7 +114,7 @@ def stride(t: Tables, w: Workspace, now: float, until: float, key: np.uint64) ->
         total += t.feed_rates[feed]
     if not single and (end - now) * total >= _FEW:
         return end, MANY
-    # A stride would hold hardly any tuple: go to the next one instead.
+    # A stride would have too few tuples: advance to the next tuple instead.
     end, arriving = until, NOBODY
     for feed in range(t.feeds.shape[0]):
         moment = w.ticks[feed] / t.feed_rates[feed]
@@ -127,7 +127,7 @@ def stride(t: Tables, w: Workspace, now: float, until: float, key: np.uint64) ->
 
 @_inlined
 def expect(t: Tables, w: Workspace) -> None:
-    """Mean rates of clean and tainted tuples into every port, as things stand."""
+    """Mean rates of clean and tainted tuples into every port, in the current state."""
     w.flow[:] = 0.0
     for feed in range(t.feeds.shape[0]):
         w.flow[t.feeds[feed, FEED_PORT], 0] += t.feed_rates[feed]
@@ -153,14 +153,14 @@ def expect(t: Tables, w: Workspace) -> None:
             entry = t.instances[instance, OUTPUTS] + output
             for link in range(t.outputs[entry, LINKS], t.outputs[entry, LINKS] + t.outputs[entry, LINK_COUNT]):
                 if _open(t, w, link):
-                    # Of twins, each is taken to pass everything: too much, which only makes strides shorter.
+                    # Each of two copies counts as passing everything: too much, which only shortens strides.
                     w.flow[t.links[link, TARGET], 0] += w.out_rate[output, 0]
                     w.flow[t.links[link, TARGET], 1] += w.out_rate[output, 1]
 
 
 @_inlined
 def move(t: Tables, w: Workspace, now: float, end: float, arriving: int, result: np.ndarray, key: np.uint64) -> bool:
-    """Everything that flows from `now` to `end`, drawn in bulk. Returns whether some state became right or wrong."""
+    """Draws the flow from `now` to `end` as counts. Returns whether some state became correct or wrong."""
     changed = False
     w.repair[:, CLEAN] = 0
     w.repair[:, TAINTED] = 0
@@ -217,7 +217,7 @@ def move(t: Tables, w: Workspace, now: float, end: float, arriving: int, result:
                     for kind in range(2):
                         passed = w.out[output, kind]
                         if twin >= 0:
-                            # Of two copies' tuples, those pass that are ahead of the other copy's.
+                            # Of two copies, tuples pass that are ahead of the other copy's.
                             before = max(w.seen[link, kind], w.seen[twin, kind])
                             w.seen[link, kind] += passed
                             passed = max(before, w.seen[link, kind]) - before
@@ -227,7 +227,7 @@ def move(t: Tables, w: Workspace, now: float, end: float, arriving: int, result:
 
 @_inlined
 def _emit(t: Tables, w: Workspace, port: int, count: int, column: int, kind: int, share: float, key: np.uint64) -> None:
-    """Draw what `count` tuples at `port` lead to, and add it to `out`."""
+    """Draws the emissions of `count` tuples at `port` and adds them to `out`."""
     left = 1.0
     for emission in range(t.ports[port, EMISSIONS], t.ports[port, EMISSIONS] + t.ports[port, EMISSION_COUNT]):
         chance = t.emissions[emission, column] * share
@@ -243,11 +243,11 @@ def _emit(t: Tables, w: Workspace, port: int, count: int, column: int, kind: int
 
 @_inlined
 def _heal(t: Tables, w: Workspace, port: int, key: np.uint64) -> bool:
-    """What a stride's tuples do to the state behind a port: clean ones repair it, each tainted one sets it back.
+    """Effect of a stride's tuples on the state of a port: clean ones repair it, tainted ones undo the repair.
 
-    After the last tainted tuple the state needs `TAINT` clean ones; if k of the clean ones come after it, TAINT - k
-    are left. Earlier tainted tuples leave less than that, so the larger of both demands is what remains. Returns
-    whether the state became right or wrong.
+    After the last tainted tuple the state needs `TAINT` clean ones; if k clean ones follow it, TAINT - k remain.
+    Earlier tainted tuples require fewer, so the larger requirement remains. Returns whether the state became correct or
+    wrong.
     """
     clean, tainted = w.repair[port, CLEAN], w.repair[port, TAINTED]
     was_unstable, was_refilling = w.repair[port, UNSTABLE] > 0, w.repair[port, REFILL] > 0
@@ -266,7 +266,7 @@ def _heal(t: Tables, w: Workspace, port: int, key: np.uint64) -> bool:
 
 @_inlined
 def _standby(t: Tables, w: Workspace, instance: int) -> bool:
-    """Whether an instance belongs to a replica that is not active, and that is not counted."""
+    """Whether an instance is in a standby replica that does not count."""
     group = t.instances[instance, GROUP]
     return (
         group >= 0 and t.scalars[STANDBY_COUNTS] == 0.0 and w.group[group, ACTIVE] != t.instances[instance, REPLICA] + 1
@@ -275,14 +275,14 @@ def _standby(t: Tables, w: Workspace, instance: int) -> bool:
 
 @_inlined
 def _wrong(t: Tables, w: Workspace, instance: int) -> bool:
-    """Whether what an instance emits is tainted because of its state."""
+    """Whether the output of an instance is tainted because of its state."""
     filling = t.instances[instance, REFILL_TAINTS] == 1 and _refilling(t, w, instance)
     return filling or _unstable(t, w, instance)
 
 
 @_inlined
 def _unstable(t: Tables, w: Workspace, instance: int) -> bool:
-    """Whether some state of an instance lacks tuples that it should have seen."""
+    """Whether some state of an instance lacks lost tuples."""
     first = t.instances[instance, PORTS]
     for port in range(first, first + t.instances[instance, PORT_COUNT]):
         if w.repair[port, UNSTABLE] > 0 or w.repair[port, PENDING] > 0:
@@ -302,7 +302,7 @@ def _refilling(t: Tables, w: Workspace, instance: int) -> bool:
 
 @_inlined
 def _open(t: Tables, w: Workspace, link: int) -> bool:
-    """Whether what is sent into a link arrives: its target is alive, and its source's replica is the active one."""
+    """Whether tuples on a link arrive: its target is alive, and its source's replica is active."""
     if w.being[t.ports[t.links[link, TARGET], INSTANCE], ALIVE] == 0:
         return False
     edge = t.links[link, EDGE_GROUP]

@@ -1,4 +1,4 @@
-"""A study: scenarios side by side, replicated until the answer is precise enough, each against its fault-free run."""
+"""A study: scenarios, replicated until the results are precise enough and compared with their fault-free runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,20 +10,20 @@ from riprap.san.streaming.scenario import AVAILABILITY, WITHOUT_PROPAGATION, Met
 
 @dataclass(frozen=True)
 class SinkAnswer:
-    """What one sink stores over the horizon. `share`: tainted tuples over what it stores when nothing fails."""
+    """Tuples that one sink stores. `share`: tainted tuples relative to the tuples stored without faults."""
 
     delivered: Estimate
     tainted: Estimate
     share: Estimate
-    fault_free: Estimate  # tuples stored when nothing fails
+    fault_free: Estimate  # tuples stored without faults
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What one scenario gives."""
+    """Results of one scenario."""
 
     availability: Estimate
-    without_propagation: Estimate  # availability if errors did not spread
+    without_propagation: Estimate  # availability without error propagation
     sinks: Mapping[str, SinkAnswer]
     resources: Mapping[str, float]
 
@@ -36,7 +36,7 @@ def study(
     method: Method = "accelerated",
     seed: int = 1,
 ) -> dict[str, Answer]:
-    """One answer per scenario, by its label."""
+    """Scenario label → results."""
     jobs = [scenario.job(method, seed) for scenario in scenarios.values()]
     free = [scenario.fault_free().job(method, seed) for scenario in scenarios.values()]
     results = replicate([*jobs, *free], precision, runner)

@@ -1,7 +1,7 @@
-"""A deployment as tables of numbers, the only thing the accelerated simulator reads.
+"""A deployment as tables of numbers: the input of the accelerated simulator.
 
-Each table is a two-dimensional array; a column is named by a constant below. Lists of varying length are a pair of
-columns: where the list starts in another table, and how many entries it has. -1 stands for "none".
+Each table is a two-dimensional array; the constants below name its columns. A list of variable length is a pair of
+columns: its start in another table, and its number of entries. -1 means "none".
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from riprap.san.samplers import NEVER
 from riprap.san.streaming.deployment import Deployment, ModelLink, Shock
 from riprap.san.streaming.failures import Faults
 
-# instances: whole numbers
+# instances: integers
 (PORTS, PORT_COUNT, OUTPUTS, OUTPUT_COUNT, GROUP, REPLICA, SINK, SHOCKS, SHOCK_COUNT, PEER, OPERATOR, REFILL_TAINTS) = (
     range(12)
 )
@@ -28,8 +28,8 @@ TARGET, EDGE_GROUP, EDGE_REPLICA, TWIN = range(4)
 FEED_PORT, POISSON = range(2)
 # groups
 GROUP_SHOCKS, GROUP_SHOCK_COUNT, REPLICAS = range(3)
-# scalars: seconds of an outage; share of corruptions that hit state; selectivity while refilling; seconds or NEVER;
-# 1 where standby replicas count
+# scalars: seconds of an outage; share of corruptions that affect state; selectivity while refilling; seconds or NEVER;
+# 1 if standby replicas count
 RECOVERY, STATE_SHARE, REFILL_SHARE, PUNCTUATION, STANDBY_COUNTS = range(5)
 # shocks
 SHOCK_PORT, SHOCK_TUPLES = range(2)
@@ -57,7 +57,7 @@ class Tables(NamedTuple):
 
 
 def tables(deployment: Deployment, faults: Faults) -> Tables:
-    """Number everything and write it down."""
+    """Converts a deployment to tables."""
     application = deployment.application
     operators = {operator.name: number for number, operator in enumerate(application.operators)}
     order = [index for name in application.order for index in deployment.of_operator[name]]

@@ -1,21 +1,21 @@
-"""A deployment as a network of activities, tuple by tuple: the reference that the accelerated simulator is held to.
+"""A deployment as a network of activities, tuple by tuple: the reference for the accelerated simulator.
 
-Every instance waits, processes, sends (figure 5.1 of the published framework), with tainted streams beside the clean
+Every instance waits, processes, sends (figure 5.1 of the published framework), with tainted streams next to the clean
 ones (figure 5.4). Each tuple is a token. Places of instance X, with i an input port and j an output port:
 
     X.waiting            1 while it waits for input
     X.processing{i}      1 while it processes a clean tuple; X.processing_tainted{i} a tainted one
-    X.sending{j}         tuples it wants to send; X.sending_tainted{j}
+    X.sending{j}         tuples to send; X.sending_tainted{j}
     X.buffer{j}          output buffer; X.buffer_tainted{j}
     X.alive              0 between a crash and the recovery; X.dying a crash about to take effect
-    X.unstable{i}        clean tuples still to process until the state behind port i is right
-    X.pending{i}         outages upstream of port i that are going on
-    X.refill{i}          tuples still to process until an emptied state is full
-    X.corrupt            1 when the next tuple it processes will be corrupted
+    X.unstable{i}        clean tuples until the state of port i is correct
+    X.pending{i}         current outages upstream of port i
+    X.refill{i}          tuples until an emptied state is full
+    X.corrupt            1 if the next processed tuple will be corrupted
     X.to_Y_{j}_{i}       the stream from port j to port i of Y; X.to_Y_{j}_{i}_tainted
 
-Numbers that a study varies (rates, times, selectivities, tuples to stabilise) are parameters, so that one compilation
-serves all of them.
+Numbers that a study varies (rates, times, selectivities, tuples to stabilise) are parameters, so the network is
+compiled once.
 """
 
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ from riprap.san.streaming.rewards import active_place, all_alive, availability, 
 
 
 def build(deployment: Deployment, faults: Faults) -> Network:
-    """The network of `deployment` under `faults`. Its rewards are those of `metrics.REWARDS` and two per sink."""
+    """The network of `deployment` under `faults`. Rewards: availability (with, without propagation), two per sink."""
     builder = _Builder(deployment, faults)
     for index in range(len(deployment.instances)):
         builder.instance(index)
@@ -94,7 +94,7 @@ class _Builder:
         return name
 
     def wrong(self, instance: int) -> list[str]:
-        """Conditions, any of which makes what `instance` emits tainted."""
+        """Conditions under any of which the output of `instance` is tainted."""
         operator, name = self.deployment.instances[instance].operator, self.name(instance)
         reasons = [f"{name}.unstable{port} > 0" for port in operator.stateful_ports]
         if self.faults.any_crash:
@@ -148,7 +148,7 @@ class _Builder:
             self.corruption(index)
 
     def outside(self, index: int) -> None:
-        """Tuples from an external source, and tokens of a timer."""
+        """External input, and tokens of a timer."""
         operator, name = self.deployment.instances[index].operator, self.name(index)
         feeds: list[tuple[int, str, Distribution]] = []
         if operator.arrivals:
@@ -180,7 +180,7 @@ class _Builder:
         )
 
     def take(self, index: int) -> None:
-        """From waiting to processing, when a stream has a tuple; duplicates of a replica's tuples are dropped."""
+        """From waiting to processing when a stream has a tuple; duplicates of replicas are dropped."""
         name = self.name(index)
         for link in self.deployment.links:
             if link.target != index:
@@ -214,7 +214,7 @@ class _Builder:
         return name
 
     def process(self, index: int, number: int, tainted: bool) -> None:
-        """Spend the time, then emit by chance: clean or tainted, as the tuple and the state are."""
+        """Processes for some time, then emits at random: clean or tainted, like the tuple and the state."""
         operator, name = self.deployment.instances[index].operator, self.name(index)
         port = operator.inputs[number]
         suffix = "_tainted" if tainted else ""
@@ -230,7 +230,7 @@ class _Builder:
             refilling = [f"{name}.refill{each} > 0" for each in operator.stateful_ports if self.faults.any_crash]
             if refilling:
                 share = self.parameter("refill_selectivity", self.deployment.refill_selectivity)
-                if self.deployment.taints_refilling(index):  # a clean tuple is then never seen to refill
+                if self.deployment.taints_refilling(index):  # then no clean output occurs while refilling
                     chance_tainted = f"({chance_tainted} * {share} if {' or '.join(refilling)} else {chance_tainted})"
                 elif not tainted:
                     chance = f"({chance} * {share} if {' or '.join(refilling)} else {chance})"
@@ -267,7 +267,7 @@ class _Builder:
         return f"if {wrong}: {to('sending_tainted')}\nelse: {to('sending')}" if wrong else to("sending")
 
     def after_processing(self, index: int, number: int, tainted: bool) -> str:
-        """What processing a tuple does to the state, once its output is decided."""
+        """Effect of a processed tuple on the state, after its output is drawn."""
         operator, name = self.deployment.instances[index].operator, self.name(index)
         lines = []
         if self.faults.any_sdc and not tainted:
@@ -284,9 +284,7 @@ class _Builder:
         return "\n".join(lines)
 
     def send(self, index: int, output: int, suffix: str) -> None:
-        """From sending to the output buffer, when it has room; then wait for input again, unless there is more to
-        send.
-        """
+        """From sending to the output buffer when it has room; when all is sent, waits for input again."""
         operator, name = self.deployment.instances[index].operator, self.name(index)
         room = f"{name}.buffer{output} + {name}.buffer_tainted{output} < {operator.buffer}"
         sending = f"{name}.sending{suffix}{output}"
@@ -304,9 +302,7 @@ class _Builder:
         )
 
     def transmit(self, index: int, output: int, tainted: bool) -> None:
-        """From the output buffer to every stream of the port: back pressure from live targets, loss towards dead
-        ones.
-        """
+        """From the output buffer to every stream of the port: live targets exert back pressure, dead ones lose."""
         name, suffix = self.name(index), "_tainted" if tainted else ""
         rooms, deliveries = [], []
         for link in self.deployment.links:
@@ -336,7 +332,7 @@ class _Builder:
     # Faults.
 
     def crashes(self, index: int, instance: Instance) -> None:
-        """Whatever makes an instance die puts a token into X.dying; dying itself takes no time."""
+        """Every cause of a crash puts a token into X.dying; the crash itself takes no time."""
         name, operator = self.name(index), instance.operator
         self.place(f"{name}.alive", 1)
         dying = self.place(f"{name}.dying")
@@ -363,7 +359,7 @@ class _Builder:
         )
 
     def crash_program(self, index: int) -> str:
-        """Everything in the instance and on its way to it is lost; operators downstream start to miss tuples."""
+        """Everything in the instance and in flight to it is lost; downstream operators start to miss tuples."""
         operator, name = self.deployment.instances[index].operator, self.name(index)
         emptied = [f"{name}.waiting"]
         for port in range(len(operator.inputs)):
@@ -385,7 +381,7 @@ class _Builder:
         if self.faults.any_sdc:
             emptied.append(f"{name}.corrupt")
         lines = [f"{name}.alive = 0", *(f"{place} = 0" for place in emptied)]
-        return "\n".join([*lines, *self.last_one(index, self.outage_begins(self.deployment.crash_shocks(index)))])
+        return "\n".join([*lines, *self.last_one(index, self.outage_starts(self.deployment.crash_shocks(index)))])
 
     def recovery_program(self, index: int, instance: Instance) -> str:
         name = self.name(index)
@@ -399,14 +395,14 @@ class _Builder:
         return "\n".join([*self.last_one(index, [*lines, *ends]), f"{name}.alive = 1", f"{name}.waiting = 1"])
 
     def last_one(self, index: int, lines: list[str]) -> list[str]:
-        """`lines` only when no peer is alive that does the same work."""
+        """`lines`, conditional on no peer being alive that does the same work."""
         peers = self.deployment.peers(index)
         if not peers or not lines:
             return lines
         dead = " and ".join(f"{self.name(peer)}.alive == 0" for peer in peers)
         return [f"if {dead}:", *(_indented(line) for line in lines)]
 
-    def outage_begins(self, shocks: tuple[Shock, ...]) -> list[str]:
+    def outage_starts(self, shocks: tuple[Shock, ...]) -> list[str]:
         return [f"{self.name(shock.instance)}.pending{shock.port} += 1" for shock in shocks]
 
     def outage_ends(self, shocks: tuple[Shock, ...], cause: str) -> list[str]:
@@ -444,8 +440,8 @@ class _Builder:
     # Techniques.
 
     def group(self, number: int, group: ModelGroup) -> None:
-        """Figure 5.8: a replica that loses an operator is deactivated; the first whole one becomes active after a
-        while.
+        """Figure 5.8: a replica that loses an operator is deactivated; the first complete one becomes active after the
+        fail-over time.
         """
         active = self.place(active_place(number), 1)
         if not self.faults.any_crash:
@@ -453,7 +449,7 @@ class _Builder:
         whole = [" and ".join(f"{self.name(each)}.alive == 1" for each in replica) for replica in group.replicas]
         shocks = self.deployment.group_shocks(number)
         for replica, condition in enumerate(whole):
-            begins = "\n".join([f"{active} = 0", *self.outage_begins(shocks)])
+            starts = "\n".join([f"{active} = 0", *self.outage_starts(shocks)])
             ends = "\n".join([f"{active} = {replica + 1}", *self.outage_ends(shocks, f"group{number}")])
             gate = InputGate(f"{active} == {replica + 1} and not ({condition})")
             self.activities.append(
@@ -461,7 +457,7 @@ class _Builder:
                     f"group{number}.deactivate{replica}",
                     None,
                     gates=(gate,),
-                    cases=(ActivityCase(gates=(OutputGate(begins),)),),
+                    cases=(ActivityCase(gates=(OutputGate(starts),)),),
                 )
             )
             earlier = "".join(f" and not ({each})" for each in whole[:replica])
@@ -477,13 +473,13 @@ class _Builder:
             )
             self.invariants.append(
                 Invariant(
-                    f"replica {replica} of group{number} is whole while it is active",
+                    f"replica {replica} of group{number} is complete while it is active",
                     f"{active} != {replica + 1} or ({condition})",
                 )
             )
 
     def punctuation(self) -> None:
-        """Clears the duplicate counters. A mark does not overtake tuples: it acts when nothing is on its way."""
+        """Clears the duplicate counters. A punctuation does not overtake tuples: it acts when none is in flight."""
         due = self.place("punctuation.due")
         seconds = self.parameter("punctuation.seconds", self.deployment.punctuation)
         mark = ActivityCase(gates=(OutputGate(f"{due} = 1"),))

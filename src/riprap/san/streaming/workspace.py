@@ -1,4 +1,4 @@
-"""What the accelerated simulator works in: one set of arrays, used again by every replication."""
+"""Work arrays of the accelerated simulator, reused by every replication."""
 
 from typing import NamedTuple
 
@@ -6,18 +6,18 @@ import numpy as np
 
 from riprap.san.streaming.tables import OPERATOR, Tables
 
-# being: per instance, whole numbers
+# being: per instance, integers
 ALIVE, CORRUPT, FORCED = range(3)  # 0 or 1 each; FORCED: its forced crash has happened
-# moments: per instance, seconds
+# moments: times per instance, seconds
 CRASH_AT, SDC_AT, BACK_AT = range(3)
-# repair: per port, tuples; PENDING counts outages upstream; CLEAN and TAINTED are what arrives in a stride
+# repair: per port, tuples; PENDING counts outages upstream; CLEAN and TAINTED: arrivals in a stride
 UNSTABLE, REFILL, PENDING, CLEAN, TAINTED = range(5)
-# group: 1 + active replica, 1 + the replica that is being activated; 0 for none
+# group: 1 + active replica, 1 + the replica that is being activated; 0: none
 ACTIVE, CANDIDATE = range(2)
 
 # counter
 FLOWS, FAULTS = range(2)
-FIRST_FAULT = np.uint64(1 << 62)  # where the counter of faults starts: far from where that of flows can get
+FIRST_FAULT = np.uint64(1 << 62)  # start of the counter of faults: beyond the range of that of flows
 
 
 class Workspace(NamedTuple):
@@ -30,10 +30,10 @@ class Workspace(NamedTuple):
     failover_at: np.ndarray  # per group, seconds
     host_at: np.ndarray  # per host, seconds of the next crash
     ticks: np.ndarray  # per evenly spaced feed: number of its next tuple
-    out: np.ndarray  # per output port of the instance at work: clean and tainted tuples
+    out: np.ndarray  # per output port of the current instance: clean and tainted tuples
     out_rate: np.ndarray  # the same as mean rates
     fit: np.ndarray  # per operator: 2 alive with full state, 1 alive, 0 neither, in its best copy
-    counter: np.ndarray  # of the random generator, FLOWS and FAULTS apart: equal faults whatever flows, for comparisons
+    counter: np.ndarray  # of the random generator, separate for FLOWS and FAULTS: the same faults for any flow
 
 
 def workspace(tables: Tables) -> Workspace:

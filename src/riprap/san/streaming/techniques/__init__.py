@@ -1,6 +1,6 @@
-"""Techniques, one file each. A technique is a function from a deployment to a deployment; this is the list of them.
+"""The list of techniques, one file each. A technique is a function from a deployment to a deployment.
 
-To add one: write its file with `NAME`, `SETTINGS` (what a plan may say, with defaults) and `apply`, and list it here.
+To add one: write its file with `NAME`, `SETTINGS` (settings with defaults) and `apply`, and list it here.
 """
 
 from types import ModuleType
@@ -17,4 +17,4 @@ def technique(name: str) -> ModuleType:
         if name == each.NAME:
             return each
     names = [each.NAME for each in TECHNIQUES]
-    raise PlanError(f"technique {name} is unknown; there are {known(names, name)}")
+    raise PlanError(f"technique {name} is unknown; known: {known(names, name)}")

@@ -1,8 +1,7 @@
-"""Checkpoints of operator state: a crashed operator restarts with a state that is a little old.
+"""Checkpoints of operator state: a crashed operator restarts with the state of its last checkpoint.
 
-It then emits tainted tuples until Z = min(αS + βL, γS) clean ones have passed; L counts the tuples since the
-checkpoint, that is those of the checkpoint's age and of the outage. Upstream operators discard what they would send
-to a dead one.
+It then emits tainted tuples until it has processed Z = min(αS + βL, γS) clean ones; L counts the tuples since the
+checkpoint: those of the checkpoint's age and of the outage. Upstream operators discard tuples for a dead operator.
 """
 
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ SETTINGS: Mapping[str, float] = {"age": 1.0}  # seconds between the last checkpo
 
 
 def apply(deployment: Deployment, operators: frozenset[str], settings: Mapping[str, float]) -> Deployment:
-    """Have `operators` restart from a checkpoint `age` seconds old."""
+    """Makes `operators` restart from a checkpoint that is `age` seconds old."""
     outage = deployment.recovery + settings["age"]
 
     def restarts(instance: Instance) -> tuple[Restart, ...]:

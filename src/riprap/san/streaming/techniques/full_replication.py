@@ -1,9 +1,9 @@
-"""Full replication: two copies of every operator but sources and sinks, each sending to both copies downstream.
+"""Full replication: two copies of every operator except sources and sinks; each sends to both downstream copies.
 
-Whoever receives drops duplicates by counting: the n-th tuple of one copy is dropped if the other copy's n-th has been
-seen. The counters are cleared by a punctuation mark every so often. Copies are meant to be deterministic; here they
-choose independently, as in the published model, so that even without faults slightly more tuples pass than without
-replication. A copy that crashed takes its state from the other one; if there is none alive it starts from scratch.
+Receivers drop duplicates by counting: the n-th tuple of one copy is dropped if the n-th of the other copy was received.
+Periodic punctuations clear the counters. Real copies are deterministic; here they draw independently, as in the
+published model, so even without faults slightly more tuples pass than without replication. A crashed copy restores its
+state from the other one; if that is dead too, it starts with empty state.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ def apply(deployment: Deployment, operators: frozenset[str], settings: Mapping[s
     if deployment.groups:
         raise PlanError("full replication and high-availability groups cannot be combined; choose one of them")
     if not settings["punctuation"] > 0:
-        raise PlanError(f"a punctuation every {settings['punctuation']:g} s cannot be; it must be positive")
+        raise PlanError(f"a punctuation every {settings['punctuation']:g} s is impossible; the time must be positive")
     inner = frozenset(
         each.name for each in deployment.application.operators
         if each.name in operators and not each.sink and each.arrivals is None

@@ -1,9 +1,9 @@
-"""High-availability groups: connected operators run in several replicas, all processing, one of them active.
+"""High-availability groups: connected operators run in several replicas; all process tuples, one is active.
 
-What leaves the group leaves it from the active replica; the others discard it at the group's edge. When an operator
-of the active replica dies, that replica is deactivated at once and the next whole one is active `failover` seconds
-later; what the group would have sent meanwhile is lost. A replica's operators restart from scratch unless they are
-checkpointed too.
+Only the active replica sends beyond the group; the others discard their output at the group's edge. When an operator
+of the active replica crashes, that replica is deactivated at once and the next complete one is active `failover`
+seconds later; the output of the group in between is lost. A replica's operators restart with empty state unless they
+are checkpointed too.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""No protection: a crashed operator is restarted from scratch, with empty state.
+"""No protection: a crashed operator restarts with empty state.
 
-Until its state is full again it emits less than it should; what it emits is right, as at the start of the application.
-Stateful operators downstream have lost tuples all the same.
+Until its state is full again it emits too little, but its output is correct, as at the start of the application.
+Stateful downstream operators have lost tuples anyway.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ SETTINGS: Mapping[str, float] = {}
 
 
 def apply(deployment: Deployment, operators: frozenset[str], settings: Mapping[str, float]) -> Deployment:
-    """Have `operators` restart from scratch."""
+    """Makes `operators` restart with empty state."""
     return replace(
         deployment,
         instances=tuple(
