@@ -70,7 +70,7 @@ def test_new_shards_are_numbered_on():
 def test_what_cannot_be_is_refused_in_a_sentence():
     with pytest.raises(UsageError, match="had Op in 2 shards and would have it in 3: each shard comes back from its"):
         changed(graph(checkpoint(every="1s")), 2, 3)
-    with pytest.raises(UsageError, match="and on Marked→Op come punctuations, which every shard passes on"):
+    with pytest.raises(UsageError, match="and Marked→Op carries punctuations, which every shard passes on"):
         changed(graph(marked=True), 2, 3)
 
     def again(stream):
@@ -86,7 +86,7 @@ def test_what_cannot_be_is_refused_in_a_sentence():
     def stateless(stream):
         return stream.filter("x > 1", name="Large")
 
-    with pytest.raises(UsageError, match="its shards feed those of Large by no key"):
+    with pytest.raises(UsageError, match="is not partitioned by a key"):
         changed(graph(behind=stateless), 2, 3, Large=3)
 
 

@@ -80,7 +80,7 @@ def test_a_call_counts_whole_or_not_at_all(tmp_path):
 
 def test_the_ledger_of_another_layout_is_refused(tmp_path):
     open_ledger(tmp_path, 1, SHAPE)
-    other = LedgerShape((ChannelId("A→X"),), SHAPE.outlets, SHAPE.operators, SHAPE.sources, ())
+    other = LedgerShape((ChannelId("A→X"),), SHAPE.outputs, SHAPE.operators, SHAPE.sources, ())
     with pytest.raises(DataError, match="another layout"):
         read_ledger(tmp_path, other)
 
@@ -90,7 +90,7 @@ def test_what_was_missed_and_comes_after_all_is_found_once():
     for first in (0, 10, 12, 30):
         missed.add(first, first + 2)
     assert missed.ranges == [(0, 2), (10, 14), (30, 32)]
-    assert [missed.remove(1, 11), missed.found(1, 11), missed.found(12, 13)] == [2, 0, 1]
+    assert [missed.remove(1, 11), missed.remove(1, 11), missed.remove(12, 13)] == [2, 0, 1]
     assert missed.ranges == [(0, 1), (11, 12), (13, 14), (30, 32)]
     missed.add(40, 41)
     assert missed.ranges == [(11, 12), (13, 14), (30, 32), (40, 41)]  # the newest are known

@@ -1,33 +1,33 @@
 """Which operators run together in which processing elements, and how the elements are connected.
 
 A *fragment* is a set of operators that run in one process; a *processing element* (PE) is one shard of a fragment. Its
-id, `Aggregator` or `Aggregator/1` (the first operator's name, and the shard where there are several), is the same in
-every run with the same settings.
+id, `Aggregator` or `Aggregator/1` (the first operator's name, and the shard if there are several), is the same in every
+run with the same settings.
 
-Which operators share a fragment `fusing.py` says. A source in several shards divides its input (`stripes.py`), and a
-sink in several shards writes a stream for each. A persistent stream inside a fragment that `persist()` names is a
-*tap*: it leads into the world, as the stream of a sink does.
+`fusion.py` decides which operators share a fragment. A source in several shards partitions its input (`stripes.py`),
+and a sink in several shards writes one stream per shard. A persistent stream inside a fragment that `persist()` names
+is a *tap*: like the stream of a sink, it is written for external readers.
 
-An HA group (`ha_group()`, `[ha_groups]` of a plan) is fragments of its own, in replicas: `Aggregator#1`,
-`Aggregator#2`. A replica is fed by everything that feeds the group, and is connected within to itself alone. What
-leaves the group is one channel, whichever replica is active.
+An HA group (`ha_group()`, `[ha_groups]` of a plan) has its own fragments, in replicas: `Aggregator#1`, `Aggregator#2`.
+Each replica gets all input of the group, and its inner channels connect it only to itself. A stream that leaves the
+group is one channel, whichever replica is active.
 
-Under full replication (`full_replication()`, `[replication]` of a plan) every fragment but those of sources and sinks
-has copies, `Aggregator#1`, `Aggregator#2`, that all send to all. What one copy brings is a *strand* of the channel: an
-id of its own, in which the copies of the producer are counted as its shards are.
+Under full replication (`full_replication()`, `[replication]` of a plan) every fragment except those of sources and
+sinks has copies, `Aggregator#1`, `Aggregator#2`, each of which sends to all. What one copy sends is a *strand* of the
+channel, with its own id, which numbers the copies of the producer like shards.
 
-Each stream between fragments has one *retention*, which says what becomes of its tuples while the consumer is down.
-Users know them by what a crash does then, the stream's *recovery*:
+Each stream between fragments has one *retention*: what happens to its tuples while the consumer is down. Users know it
+by what a crash does then, the stream's *recovery*:
 
-    log         replay      the producer keeps it (`persist()`, `backup()`) in a persistent stream, and it is read again
-    hold        buffer      the producer holds tuples until they are taken
-    discard     gap         they are discarded, and counted
-    recompute   recompute   nothing is kept, and the consumer recomputes what it misses
-    remember    failover    of a group: as discard, and the replicas that are not active remember them
-    while-down  while-down  nothing is kept while the consumer is there; while it is down they go to disk (`retain()`)
-    copy        copies      full replication: held until all copies of the consumer have had them
+    log         replay      the producer appends to a persistent stream (`persist()`, `backup()`), which is replayed
+    hold        buffer      the producer holds tuples until they are acknowledged
+    discard     gap         tuples are discarded, and counted
+    recompute   recompute   nothing is retained, and the consumer recomputes what it misses
+    remember    failover    of an HA group: as discard, but standby replicas hold the tuples
+    while-down  while-down  nothing is retained while the consumer is up; while it is down, on disk (`retain()`)
+    copy        copies      full replication: tuples are held until delivered to all copies of the consumer
 
-What is not kept is held or discarded as the protocol of the run says.
+The protocol of the run decides whether other streams are held or discarded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -79,10 +79,10 @@ class Fragment:
 
     members: tuple[str, ...]
     shards: int
-    group: str = ""  # the HA group that they are in
+    group: str = ""  # its HA group
     replicas: int = 1
     copied: bool = False  # the replicas are copies, under full replication
-    former: tuple[int, ...] = ()  # shards that it had before, each number of them (`former_shards.py`)
+    former: tuple[int, ...] = ()  # its former numbers of shards (`former_shards.py`)
 
     @property
     def name(self) -> str:
@@ -90,12 +90,12 @@ class Fragment:
 
     @property
     def before(self) -> int:
-        """Shards that it had before: its own are numbered on from there."""
+        """How many shards it had before: the numbers of its current shards start there."""
         return sum(self.former)
 
     @property
     def divisions(self) -> int:
-        """Over how many logs or connections each producer divides its input: as many as it had shards at first."""
+        """Over how many logs or connections each producer partitions its input: its first number of shards."""
         return self.former[0] if self.former else self.shards
 
 
@@ -114,12 +114,12 @@ class Pe:
 
     @property
     def number(self) -> int:
-        """Of its shard, among all that its fragment has or had."""
+        """The number of its shard, among all that its fragment has or had."""
         return self.fragment.before + self.shard
 
     @property
     def lane(self) -> int:
-        """Which of the targets of a stream to its fragment it is."""
+        """Its number among the targets of a stream to its fragment."""
         return self.fragment.before + self.replica * self.fragment.shards + self.shard
 
 
@@ -131,10 +131,10 @@ class Link:
     source: Fragment
     target: Fragment
     retention: Retention
-    # How rows are divided over the consumer's shards: columns to hash; (): all rows to every shard;
-    # None: shard i to shard i, or any to the only one.
+    # How rows are partitioned over the consumer's shards: columns to hash; (): broadcast;
+    # None: shard i to shard i, or all to the only one.
     by: tuple[str, ...] | None
-    share: float = 1.0  # of what comes while the consumer is down: what is kept of it, with the retention while-down
+    share: float = 1.0  # of the rows that the retention while-down retains while the consumer is down
 
     @property
     def recovery(self) -> Recovery:
@@ -142,11 +142,11 @@ class Link:
 
     @property
     def within(self) -> bool:
-        """It connects each replica of a group to itself."""
+        """It lies inside an HA group, and connects each replica to itself."""
         return bool(self.source.group) and self.source.group == self.target.group
 
     def channels(self) -> tuple[ChannelId, ...]:
-        """What producers write: from their shards, whichever replica of them speaks, to shards of every replica of the
+        """The channels that producers write: from each shard, of any replica, to the shards of every replica of the
         consumer."""
         shards = self.target.divisions
         one_to_one = self.by is None and self.source.shards == shards and not self.source.former
@@ -158,24 +158,24 @@ class Link:
         )
 
     def views(self) -> tuple[ChannelId, ...]:
-        """What consumers read: the same, unless their number has changed. Then each of them reads, of every producer,
-        the logs in which rows of its own can be; what it reads so is a channel to it alone."""
+        """The channels that consumers read: the same, unless their number has changed. Then each consumer reads, of
+        every producer, the logs that may have rows for it; each of those is a channel to this consumer alone."""
         if not self.target.former:
             return self.channels()
-        each = self.target.divisions // self._steps
+        logs = self.target.divisions // self._steps
         return tuple(
             ChannelId(self.stream.id, source, self.target.before + shard)
             for shard in range(self.target.shards)
-            for source in range((self.source.before + self.source.shards) * each)
+            for source in range((self.source.before + self.source.shards) * logs)
         )
 
     @property
     def _steps(self) -> int:
-        """A shard's rows are in every so many-th log."""
+        """The rows of a shard are in every n-th log: this is n."""
         return gcd(self.target.divisions, self.target.shards)
 
     def written(self, view: ChannelId) -> ChannelId:
-        """As which channel its producer writes what a consumer reads."""
+        """The channel that the producer writes, for one that a consumer reads."""
         if view.target < self.target.before or not self.target.former:
             return view
         source, place = divmod(view.source, self.target.divisions // self._steps)
@@ -183,25 +183,25 @@ class Link:
 
     @property
     def mixed(self) -> bool:
-        """A consumer that reads a log finds rows of others there."""
+        """The logs that a consumer reads have rows of other shards too."""
         return self._steps < self.target.shards
 
     def strands(self, channel: ChannelId) -> tuple[ChannelId, ...]:
-        """What is connected of a channel: itself, or what each copy of the producer brings."""
+        """The connections of a channel: itself, or one for each copy of the producer."""
         if self.retention != "copy":
             return (channel,)
         shards = self.source.shards
         return tuple(channel._replace(source=channel.source + copy * shards) for copy in range(self.source.replicas))
 
     def ends_at(self, channel: ChannelId) -> Pe:
-        if self.target.former:  # of what a producer writes, one of those who read it
+        if self.target.former:  # of a written channel, one of its readers
             own = channel.target - self.target.before
             return Pe(self.target, own if own >= 0 else channel.target % self._steps)
         return Pe(self.target, channel.target % self.target.shards, channel.target // self.target.shards)
 
     def starts_at(self, channel: ChannelId) -> tuple[Pe, ...]:
-        """The elements that may be at its start: one, or the replicas of one. Of copies, each has a strand. None: it
-        was written by a shard that is no more."""
+        """The elements that may be its producer: one, or its replicas. Each copy has its own strand. Empty: a former
+        shard wrote it."""
         channel = self.written(channel)
         if self.retention == "copy":
             return (Pe(self.source, channel.source % self.source.shards, channel.source // self.source.shards),)
@@ -212,14 +212,14 @@ class Link:
 
 @dataclass(frozen=True)
 class Layout:
-    """The whole arrangement; `pes` are in an order in which upstream comes first."""
+    """All fragments and links; `pes` are in topological order."""
 
     graph: Graph
     fragments: tuple[Fragment, ...]
     links: tuple[Link, ...]
     protocol: ProtocolSpec = PARTIAL
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the protocol
-    before: "Layout | None" = None  # with the shards of before, if their number has changed
+    before: "Layout | None" = None  # the layout with the former shards, if their number has changed
 
     @cached_property
     def pes(self) -> tuple[Pe, ...]:
@@ -249,15 +249,15 @@ class Layout:
         return self._links[stream]
 
     def producers(self, channel: ChannelId) -> tuple[str, ...]:
-        """The ids of the elements at the channel's start: one, or the replicas of one."""
+        """The ids of the elements that may write the channel: one, or its replicas."""
         return tuple(pe.id for pe in self.link(channel.stream).starts_at(channel))
 
     def producer(self, channel: ChannelId) -> str:
-        """The id of the element at the channel's start; of replicas, the first. "": it is no more."""
+        """The id of the channel's producer; of replicas, the first. "": a former shard."""
         return next(iter(self.producers(channel)), "")
 
     def consumer(self, channel: ChannelId) -> str:
-        """The id of the element at the channel's end."""
+        """The id of the channel's consumer."""
         return self.link(channel.stream).ends_at(channel).id
 
     def inputs(self, pe: Pe) -> tuple[ChannelId, ...]:
@@ -270,22 +270,22 @@ class Layout:
         )
 
     def written(self, channel: ChannelId) -> ChannelId:
-        """As which channel its producer writes what a consumer reads."""
+        """The channel that the producer writes, for one that a consumer reads."""
         return channel if self.outward(channel) else self.link(channel.stream).written(channel)
 
     def gapless(self, channel: ChannelId) -> bool:
-        """Whether no item may be left out on its connection, not even after a break."""
+        """Whether its connection may skip no item, not even after it broke."""
         retention = self.retention(channel)
         smart = self.settings.get("failover") != "plain"
         return retention in ("hold", "while-down", "copy") or (retention == "remember" and smart)
 
     def change(self, fragment: Fragment) -> "Fragment | None":
-        """What a fragment was before, if its number of shards has just changed."""
+        """The former version of a fragment, if its number of shards has just changed."""
         old = None if self.before is None else next((f for f in self.before.fragments if f.name == fragment.name), None)
         return old if old is not None and old.former != fragment.former else None
 
     def outputs(self, pe: Pe) -> tuple[ChannelId, ...]:
-        """Channels; of an element in copies, its strands of them."""
+        """The channels to other elements; of a copy, its strands of them."""
         return tuple(
             strand
             for link in self.links
@@ -296,19 +296,19 @@ class Layout:
         )
 
     def strands(self, channel: ChannelId) -> tuple[ChannelId, ...]:
-        """What is connected of a channel between elements."""
+        """The connections of a channel between elements."""
         return self.link(channel.stream).strands(channel)
 
     def all_outputs(self, pe: Pe) -> tuple[ChannelId, ...]:
-        """Channels that lead out of an element: to other elements, and out of its sinks and taps, into the world."""
+        """All channels that leave an element: to other elements, and out of its sinks and taps."""
         sinks = [sink.name for sink in self.graph.sinks if sink.name in pe.fragment.members]
         return self.outputs(pe) + tuple(sink_channel(name, pe.shard) for name in (*sinks, *self.taps(pe)))
 
     def taps(self, pe: Pe) -> tuple[str, ...]:
-        """Streams inside an element, by id, that are written for readers outside."""
+        """The ids of streams inside an element that are written for external readers."""
         return tuple(id_ for id_, stream in self._taps.items() if stream.source in pe.fragment.members)
 
-    # Of a channel -----------------------------------------------------------------------------------------------------
+    # Channels ---------------------------------------------------------------------------------------------------------
 
     @cached_property
     def _sinks(self) -> Mapping[str, StreamSpec]:
@@ -317,11 +317,11 @@ class Layout:
     @cached_property
     def _taps(self) -> Mapping[str, StreamSpec]:
         outside = {link.stream.id for link in self.links}
-        found = [s for s in self.graph.streams if s.id not in outside and s.feedback is None]
-        return {s.id: s for s in found if s.source_port in (self.graph[s.source].annotations.persist or ())}
+        inside = [s for s in self.graph.streams if s.id not in outside and s.feedback is None]
+        return {s.id: s for s in inside if s.source_port in (self.graph[s.source].annotations.persist or ())}
 
     def sink(self, channel: ChannelId) -> str | None:
-        """The sink whose output this is; None for any other channel."""
+        """The sink that writes this channel; None for any other channel."""
         return channel.stream if channel.stream in self._sinks else None
 
     def stream(self, channel: ChannelId) -> StreamSpec:
@@ -330,19 +330,19 @@ class Layout:
         return inner or self._links[channel.stream].stream
 
     def punctuated(self, channel: ChannelId) -> bool:
-        """Whether punctuations can come on it."""
+        """Whether it can carry punctuations."""
         return bool(self.shape(channel).marks)
 
     def outward(self, channel: ChannelId) -> bool:
-        """Whether it leads into the world: out of a sink, or of a tap."""
+        """Whether it leaves the app: out of a sink or a tap."""
         return channel.stream not in self._links
 
     def retention(self, channel: ChannelId) -> Retention:
-        """What leads into the world is always kept."""
+        """Channels that leave the app are always logged."""
         return "log" if self.outward(channel) else self._links[channel.stream].retention
 
     def committed(self, channel: ChannelId) -> bool:
-        """Whether what is given out on it can be seen only when nobody will go back to before it."""
+        """Whether its output is visible only when no element will roll back to before it."""
         if channel.stream in self._sinks:
             return self.settings.get("sinks") == "committed"
         link = self._links.get(channel.stream)
@@ -352,33 +352,33 @@ class Layout:
 
     @cached_property
     def _domains(self) -> Mapping[Fragment, tuple[str, ...]]:
-        """By fragment, the operators that go back with it: those that no log separates from it."""
+        """By fragment, the operators that roll back with it: those that no log separates from it."""
         together: dict[Fragment, list[Fragment]] = {fragment: [fragment] for fragment in self.fragments}
         for link in self.links:
-            one, other = together[link.source], together[link.target]
-            if link.retention != "log" and one is not other:
-                one += other
-                together |= dict.fromkeys(other, one)
-        return {fragment: tuple(n for one in all_ for n in one.members) for fragment, all_ in together.items()}
+            left, right = together[link.source], together[link.target]
+            if link.retention != "log" and left is not right:
+                left += right
+                together |= dict.fromkeys(right, left)
+        return {fragment: tuple(n for member in all_ for n in member.members) for fragment, all_ in together.items()}
 
     @cached_property
     def wanted(self) -> Wanted:
-        """The columns that somebody reads: no others are sent, or taken from an input. What is kept is kept whole."""
-        kept = frozenset(link.stream.id for link in self.links if link.retention == "log")
-        return wanted_columns(self.graph, whole=kept)
+        """The columns that some operator reads: no others are sent or read from an input. Logs have all columns."""
+        logged = frozenset(link.stream.id for link in self.links if link.retention == "log")
+        return wanted_columns(self.graph, whole=logged)
 
     def schema(self, channel: ChannelId) -> pa.Schema:
-        """What travels on it: columns that are read behind it, and the order key."""
+        """The columns of its messages: those that are read downstream, and the order key."""
         return carried_columns(self.graph, self.stream(channel), self.wanted)
 
     def shape(self, channel: ChannelId) -> KeyShape:
         return self.graph.stream_shape(self.stream(channel))
 
-    # Of a protocol ----------------------------------------------------------------------------------------------------
+    # Protocol ---------------------------------------------------------------------------------------------------------
 
     @cached_property
     def surroundings(self) -> Mapping[str, Surroundings]:
-        """What the protocol knows of each element, by id."""
+        """What the protocol knows about each element, by id."""
         return {pe.id: self._surroundings(pe) for pe in self.pes}
 
     def _surroundings(self, pe: Pe) -> Surroundings:
@@ -435,10 +435,10 @@ class Layout:
 
     @cached_property
     def deterministic(self) -> frozenset[str]:
-        """Groups whose replicas give out the same: their operators are deterministic, and all that feeds them is waited
-        for, so that all replicas get the same.
+        """Groups whose replicas emit the same: their operators are deterministic, and merges wait for all inputs, so
+        all replicas process the same.
         """
-        found = {f.group for f in self.fragments if f.group and all(self.graph[n].deterministic for n in f.members)}
+        groups = {f.group for f in self.fragments if f.group and all(self.graph[n].deterministic for n in f.members)}
         changed = True
         while changed:
             fed = {
@@ -446,15 +446,15 @@ class Layout:
                 for link in self.links
                 if not link.within
                 and link.retention != "log"
-                and not (link.retention == "remember" and link.source.group in found)
+                and not (link.retention == "remember" and link.source.group in groups)
             }
-            changed = bool(found & fed)
-            found -= fed
-        return frozenset(found)
+            changed = bool(groups & fed)
+            groups -= fed
+        return frozenset(groups)
 
     @cached_property
     def _cycles(self) -> list[tuple[str, ...]]:
-        """Elements that reach each other over channels."""
+        """Cycles of elements over channels."""
         after: dict[str, list[str]] = {pe.id: [] for pe in self.pes}
         for link in self.links:
             for channel in link.views():
@@ -463,16 +463,16 @@ class Layout:
         return connected_parts(after)
 
     def director(self) -> Director:
-        """Of the protocol, and of what goes round in cycles."""
+        """The director of the protocol, with a detector for cycles."""
         return detecting(self.protocol.director(self.surroundings), self.surroundings)
 
     def plan(self, pe: Pe) -> RestorePlan:
-        """What is saved of an element, and how it comes back."""
+        """What is saved of an element, and how it restarts."""
         return self.protocol.plan(self.surroundings[pe.id])
 
 
 def sink_channel(name: str, shard: int = 0) -> ChannelId:
-    """What a sink or a tap writes is a channel too, with the world as its consumer."""
+    """The channel that a sink or a tap writes; it has no consumer in the app."""
     return ChannelId(name, shard, shard)
 
 
@@ -486,7 +486,7 @@ def arrange(
     former: Sequence[Mapping[str, int]] = (),
 ) -> Layout:
     """Lay out a graph. `parallelism` overrides that of the operators it names; `settings` are of the protocol.
-    `former`: the shards of operators in the same run before, each time that some were changed."""
+    `former`: the numbers of shards that operators had earlier in this run, one mapping per change."""
     before = None
     if former:
         before = arrange(graph, fuse, former[-1], protocol, settings, former=former[:-1])
@@ -529,7 +529,7 @@ def _link(graph: Graph, stream: StreamSpec, source: Fragment, target: Fragment, 
     elif source.shards == target.divisions and stream.feedback is None and not numbers_ports(graph, stream.target):
         by = None
     else:
-        by = (SEQ,)  # nobody minds where a row goes; by its number, so that a restart repeats it
+        by = (SEQ,)  # any shard will do; by number, so that a restart repeats it
     retention = retention_of(graph, stream, protocol)
     ends = ({*source.members}, {*target.members})
     if protocol.borders is not None and any(

@@ -1,13 +1,12 @@
-"""A processing element as a process: its lives, its connections, its logs, and the loop around them.
+"""A processing element as a process: its incarnations, connections, logs, and main loop.
 
-One thread takes a message from socket to socket: `Transport.poll`, `Element.handle`, and again. Beside it are log
-followers, the checkpoint writer, and the signs of life; they meet the loop at the transport's mailbox.
+One thread takes a message from socket to socket: `Transport.poll`, `Element.handle`, repeat. Log followers, the
+checkpoint writer and heartbeats have their own threads; they reach the loop through the transport's mailbox.
 
-When the director says so the process begins another life, from a checkpoint and with a new epoch, without dying: logs,
-ledger and checkpoints are opened anew, connections are dropped, everything else stays.
+When the director orders a rollback, the process starts another incarnation, from a checkpoint and with a new epoch,
+without exiting: it opens logs, ledger and checkpoints again, drops connections, and retains everything else.
 
-An element that has ended stays until the whole run has: a consumer that dies in the meantime asks its producers for
-the end again.
+An element that has ended stays until the whole run has ended: a consumer that dies meanwhile requests the end again.
 """
 
 import gc
@@ -54,28 +53,28 @@ from riprap.runtime.transport.outlets import Outlet
 from riprap.runtime.transport.transport import Transport
 from riprap.runtime.unsaved import MEASURED, unsaved, warning
 
-_TICK = 0.02  # seconds between looks at what is due, and the longest that the loop sleeps
-_ASKED = 0.1  # seconds between looks at what somebody asks for in a file
-_TURN = 0.2  # seconds of input that are recomputed in one turn of what is above
-_HELD = 1.0  # seconds between looks at how much of its inputs it may need again
-_AT_ONCE = 0.05  # seconds of such turns in one turn of the loop
+_TICK = 0.02  # seconds between ticks, and the longest that the loop sleeps
+_REQUEST_EVERY = 0.1  # seconds between polls for requests in files
+_TURN = 0.2  # seconds of input that are recomputed in one turn
+_HOLD_EVERY = 1.0  # seconds between updates of the input positions that it may need again
+_RECOMPUTE = 0.05  # seconds of recomputation in one iteration of the loop
 
 
 def run_element(run: Run, pe_id: str, attempt: int, executor_pid: int) -> None:
-    """The body of a task: from registration until the run is over. An exception ends the run and is shown."""
+    """The body of a task: from registration until the run ends. An exception ends the run and is shown."""
     keep_memory()
     wakes: list[Callable[[], None]] = []
 
     def wake() -> None:
-        for one in list(wakes):
-            one()
+        for callback in list(wakes):
+            callback()
 
     client = Client(run, pe_id, attempt, executor_pid, wake)
     try:
-        beginning = client.register()
-        _Process(run, run.layout.pe(pe_id), client, wakes, first=client.first).run(beginning)
+        incarnation = client.register()
+        _Process(run, run.layout.pe(pe_id), client, wakes, first=client.first).run(incarnation)
     except (CoordinatorLost, ElementFenced):
-        return  # the run is over, or another life has taken this one's place
+        return  # the run has ended, or a newer incarnation exists
     except Exception as error:
         with suppress(CoordinatorLost, ElementFenced):
             if isinstance(error, RiprapError):
@@ -87,7 +86,7 @@ def run_element(run: Run, pe_id: str, attempt: int, executor_pid: int) -> None:
 
 
 def _rows_at_once(run: Run) -> int:
-    """Rows that a source recomputes in one turn: few enough to stop soon behind what is missing, and to give signs."""
+    """Rows that a source recomputes in one turn: few enough to stop soon after the missing ones, and for heartbeats."""
     rates = run.rate.values() if isinstance(run.rate, Mapping) else () if run.rate is None else (run.rate,)
     rows = max((int(rate * _TURN) for rate in rates), default=run.batch_rows)
     return max(1, min(rows, run.batch_rows))
@@ -98,11 +97,11 @@ def _named(error: Exception) -> str:
 
 
 class _Process:
-    """The host of the lives of one element: where their effects go."""
+    """The host of an element's incarnations: it carries out their effects."""
 
     def __init__(self, run: Run, pe: Pe, client: Client, wakes: list[Callable[[], None]], *, first: bool) -> None:
         self._run, self._pe, self._client, self._wakes = run, pe, client, wakes
-        self._first = first  # nobody can have died before
+        self._first = first  # no process of the run can have died before
         self._clock: Clock = SYSTEM_CLOCK
         self._warnings: list[str] = []
         self._feeds: dict[str, Feed | IdleFeed] = {}
@@ -113,11 +112,11 @@ class _Process:
         self._spills: list[LogSpill] = []
         self._checkpointer: Checkpointer | None = None
         self._element: Element
-        self._before: Element | None = None  # the life that goes back
+        self._previous: Element | None = None  # the incarnation that rolls back
         self._recomputation: Recomputation
-        self._inputs_held = InputHold(run, pe, self.warn)
-        self._foretold = False  # how long a recovery would take, where it grows with the history
-        self._unheard: list[ChannelId] = []  # of whose producers nothing is known yet
+        self._input_hold = InputHold(run, pe, self.warn)
+        self._warned_unsaved = False  # of a recovery time that grows with the history
+        self._silent: list[ChannelId] = []  # channels whose producers have not been heard yet
         self._request: CorruptionRequest | None = None  # a corruption that waits for its tuple
         self._ledger: Ledger
         self._meter: Meter
@@ -172,14 +171,14 @@ class _Process:
         self._transport.acknowledge(channel, next_)
 
     def release_inputs(self, positions: Mapping[str, int]) -> None:
-        self._inputs_held.release(positions)
+        self._input_hold.release(positions)
 
     def release(self, channel: ChannelId, position: int) -> None:
         self._followers[channel].released(position)
 
     def spill(self, channel: ChannelId) -> LogSpill:
-        life = f"{quote(self._pe.id, safe='')}-{self._epoch}"  # both ends of a channel may have one
-        path = self._run.directory / "spills" / life / quote(str(channel), safe="")
+        owner = f"{quote(self._pe.id, safe='')}-{self._epoch}"  # both ends of a channel may spill
+        path = self._run.directory / "spills" / owner / quote(str(channel), safe="")
         self._spills.append(LogSpill(path, channel, self._run.layout.schema(channel)))
         return self._spills[-1]
 
@@ -202,52 +201,52 @@ class _Process:
     def send_to_director(self, message: Mapping[str, Any]) -> None:
         self._client.to_director(message)
 
-    # Lives ------------------------------------------------------------------------------------------------------------
+    # Incarnations -----------------------------------------------------------------------------------------------------
 
-    def run(self, beginning: Incarnation) -> None:
+    def run(self, incarnation: Incarnation) -> None:
         with ExitStack() as stack:
             self._client.status(WorkerState.RESTORING)
             beats = Heartbeats(self._client, ElementMetrics, self._run.heartbeat, self._clock)
             stack.callback(beats.close)
             self._open_transport(stack)
             while True:
-                with ExitStack() as life:
-                    self._begin(beginning, life, beats)
+                with ExitStack() as resources:
+                    self._start(incarnation, resources, beats)
                     beats.metrics = self._metrics
                     self._client.status(WorkerState.CATCHING_UP)
-                    beginning = self._loop(beats)
-                    self._before = self._element
+                    incarnation = self._loop(beats)
+                    self._previous = self._element
                     for follower in self._followers.values():
                         follower.stop()
-                    line = beginning.assignment.line
-                    self._transport.renew(beginning.epoch, line)  # lets followers go that wait for room
-                self._transport.renew(beginning.epoch, line)  # without what they brought last
+                    line = incarnation.assignment.line
+                    self._transport.renew(incarnation.epoch, line)  # releases followers that wait for room
+                self._transport.renew(incarnation.epoch, line)  # drops what they delivered last
                 self._first = False
 
-    def _begin(self, beginning: Incarnation, life: ExitStack, beats: Heartbeats) -> None:
-        """A new element, with everything that belongs to its life alone."""
+    def _start(self, incarnation: Incarnation, resources: ExitStack, beats: Heartbeats) -> None:
+        """Create the element of an incarnation, with all resources of that incarnation."""
         run, layout, pe = self._run, self._run.layout, self._pe
-        self._epoch, self._line = beginning.epoch, beginning.assignment.line
-        self._client.begin(beginning)
+        self._epoch, self._line = incarnation.epoch, incarnation.assignment.line
+        self._client.begin(incarnation)
         self._transport.live_under(self._line)
         self._logs, self._followers, self._shelves, self._spills = {}, {}, {}, []
-        life.callback(self._close_shelves)
+        resources.callback(self._close_shelves)
         for channel in layout.all_outputs(pe):
             if layout.retention(channel) == "log":
                 self._logs[channel] = LogSender(
                     log_path(run, channel), channel, layout.schema(channel), self._epoch,
                     stability=run.stability_of(channel), beside=layout.plan(pe).exact,
                 )  # fmt: skip
-                life.callback(self._logs[channel].close)
+                resources.callback(self._logs[channel].close)
         if takes_over(layout, pe, self):
             self._take_over(beats)
-        loaded = self._loaded(beginning)
+        loaded = self._load(incarnation)
         units = {name: unit.operators for name, unit in layout.plan(pe).units.items()}
         self._checkpointer = None
         if units:
             storage = LocalStorage(run.directory / "checkpoints")
             self._checkpointer = Checkpointer(storage, pe.id, self._epoch, units, clock=self._clock, warn=self.warn)
-            life.callback(self._checkpointer.close)
+            resources.callback(self._checkpointer.close)
         ledgers = run.directory / "ledgers" / quote(pe.id, safe="")
         self._ledger = open_ledger(ledgers, self._epoch, ledger_shape(layout, pe))
         for name, record in self._ledger.sources.items() if self._first else ():
@@ -264,39 +263,41 @@ class _Process:
             feeds=self._feed,
             rates=run.rate,
             batch_rows=run.batch_rows,
-            previous=self._before,
+            previous=self._previous,
             since=run.begun_at,
         )
         self._element.prepare()
-        gc.collect()  # what building it, and a life before it, left over: later that would stop a turn for milliseconds
+        gc.collect()  # garbage of the construction and of a previous incarnation would pause the loop for milliseconds
         past = StoredPast(run, self._epoch, self._clock)
-        self._recomputation = Recomputation(layout, past, self._clock, batch_rows=_rows_at_once(run), at_once=_AT_ONCE)
-        self._before = None
+        self._recomputation = Recomputation(
+            layout, past, self._clock, batch_rows=_rows_at_once(run), at_once=_RECOMPUTE
+        )
+        self._previous = None
         self._meter = Meter(self._transport.sent, self._clock)
         self._client.joined(self._line, self._element.checkpoints)
-        self._connect(life)
+        self._connect(resources)
 
     def _take_over(self, beats: Heartbeats) -> None:
-        """From shards that are no more, when all that they had been given is there again."""
+        """Take over from former shards, once all input that they had is available."""
         run, pe = self._run, self._pe
-        taking = Takeover(run.layout, pe, StoredLogs(run.directory, run.layout))
-        while not taking.ready:
+        takeover = Takeover(run.layout, pe, StoredLogs(run.directory, run.layout))
+        while not takeover.ready:
             self._client.check()
             beats.alive()
             self._clock.sleep(_TICK)
-        write(taking.founding(), run.layout, pe, self._epoch, self)
+        write(takeover.founding(), run.layout, pe, self._epoch, self)
 
     def _schedule(self, source: str) -> int:
-        """The schedule of a source begins with the run, and is one for all of its replicas: 0, if none has begun."""
+        """When the schedule of a source started, the same for all its replicas; 0: in none of them yet."""
         pe, ledgers = self._pe, self._run.directory / "ledgers"
         others = [replace(pe, replica=at) for at in range(pe.fragment.replicas) if at != pe.replica]
         read = [read_ledger(ledgers / quote(o.id, safe=""), ledger_shape(self._run.layout, o)) for o in others]
-        begun = [int(ledger.sources[source].started_at) for ledger in read]
-        return min((at for at in begun if at >= self._run.begun_at), default=0)
+        started = [int(ledger.sources[source].started_at) for ledger in read]
+        return min((at for at in started if at >= self._run.begun_at), default=0)
 
-    def _loaded(self, beginning: Incarnation) -> dict[str, Loaded | None]:
+    def _load(self, incarnation: Incarnation) -> dict[str, Loaded | None]:
         storage, plan = LocalStorage(self._run.directory / "checkpoints"), self._run.layout.plan(self._pe)
-        now, assignment, warn = self._clock.now(), beginning.assignment, self.warn
+        now, assignment, warn = self._clock.now(), incarnation.assignment, self.warn
         loaded: dict[str, Loaded | None] = {}
         for unit in plan.units:
             if assignment.newest or unit != WHOLE:
@@ -309,7 +310,7 @@ class _Process:
                 target = assignment.target
                 loaded[unit] = load(storage, target.pe, unit, now, only=target[2:], holes=False, warn=warn)
                 if loaded[unit] is None:
-                    raise DataError(f"{self._pe.id} is to go back to {assignment.target}, which is not there any more")
+                    raise DataError(f"{self._pe.id} has to roll back to {assignment.target}, which no longer exists")
         return loaded
 
     def _feed(self, source: str, position: int) -> Feed | IdleFeed:
@@ -323,9 +324,9 @@ class _Process:
     def _open_transport(self, stack: ExitStack) -> None:
         run, layout, pe = self._run, self._run.layout, self._pe
         connected = [channel for channel in layout.inputs(pe) if layout.retention(channel) != "log"]
-        inlets = {strand: layout.schema(strand) for channel in connected for strand in layout.strands(channel)}
+        inputs = {strand: layout.schema(strand) for channel in connected for strand in layout.strands(channel)}
         replicated = lambda channel: layout.retention(channel) == "remember"  # noqa: E731
-        outlets = {
+        outputs = {
             channel: Outlet(
                 layout.schema(channel),
                 layout.consumer(channel),
@@ -336,23 +337,23 @@ class _Process:
             if layout.retention(channel) != "log"
         }
         expected = lambda channel: self._element.expected(channel)  # noqa: E731
-        had = lambda channel, unread: self._element.delivered(channel, unread)  # noqa: E731
+        delivered = lambda channel, unread: self._element.delivered(channel, unread)  # noqa: E731
         find, epoch = self._client.find, self._client.epoch
         self._transport = Transport(
-            pe.id, epoch, inlets, outlets, expected, find, run, self._clock, delivered=had, issued=self._issued
+            pe.id, epoch, inputs, outputs, expected, find, run, self._clock, delivered=delivered, issued=self._issued
         )
-        self._outlets = outlets
+        self._outlets = outputs
         self._wakes.append(self._transport.wake)
         stack.callback(self._wakes.clear)
         stack.callback(self._transport.close)
 
     def _issued(self, channel: ChannelId) -> int:
-        """The highest number under which somebody may open a channel: a term, or the epoch of a life."""
+        """The highest number under which a producer may open a channel: a term, or the epoch of an incarnation."""
         layout, client = self._run.layout, self._client
         numbers = client.terms if layout.retention(channel) == "remember" else client.issued
         return max((numbers.get(pe, 0) for pe in layout.producers(channel)), default=0)
 
-    def _connect(self, life: ExitStack) -> None:
+    def _connect(self, resources: ExitStack) -> None:
         layout = self._run.layout
         for channel in layout.inputs(self._pe):
             if layout.retention(channel) == "log":
@@ -361,26 +362,26 @@ class _Process:
                     log_path(self._run, channel), channel, layout.schema(channel), self._pe.id, self._arrived,
                     position=position, number=number, stability=self._run.stability_of(channel),
                 )  # fmt: skip
-                life.callback(follower.close)
+                resources.callback(follower.close)
                 self._followers[channel] = follower
         self._client.announce(self._transport.location)
         for channel, outlet in self._outlets.items():
             if not outlet.replicated and not self._first and self._client.find(outlet.consumer, 0, 0.0) is None:
                 self._transport.post(ConsumerDown(channel))
-        heard = ("log", "copy")  # of these somebody is always heard, sooner or later
-        self._unheard = [c for c in layout.inputs(self._pe) if layout.retention(c) not in heard]
+        never_silent = ("log", "copy")  # on these some producer sends, sooner or later
+        self._silent = [c for c in layout.inputs(self._pe) if layout.retention(c) not in never_silent]
 
-    def _absent(self) -> list[HostEvent]:
-        """Producers that are down, and have not been heard of in this life: their connections cannot break.
+    def _absent_producers(self) -> list[HostEvent]:
+        """Producers that are down and never connected to this incarnation, so no connection to them can break.
 
-        In the first process of an element one that was never there is only starting.
+        In the first process of an element, a producer that was never up is only starting.
         """
         layout, element, gone = self._run.layout, self._element, list[HostEvent]()
-        self._unheard = [channel for channel in self._unheard if not element.has_heard(channel)]
-        for channel in list(self._unheard):
+        self._silent = [channel for channel in self._silent if not element.has_heard(channel)]
+        for channel in list(self._silent):
             producer = layout.producer(channel)
             if self._client.find(producer, 0, 0.0) is None and (not self._first or producer in self._client.left):
-                self._unheard.remove(channel)
+                self._silent.remove(channel)
                 gone.append(ProducerGone(channel, -1))
         return gone
 
@@ -390,10 +391,10 @@ class _Process:
     # The loop ---------------------------------------------------------------------------------------------------------
 
     def _loop(self, beats: Heartbeats) -> Incarnation:
-        """Until the run is over (an exception), or the element is to begin again."""
+        """Run until the run ends (an exception) or the element has to start again."""
         element, client, clock, transport = self._element, self._client, self._clock, self._transport
-        ticked = looked = held = clock.monotonic()
-        state, told = WorkerState.CATCHING_UP, False
+        ticked = requested = held = clock.monotonic()
+        state, reported = WorkerState.CATCHING_UP, False
         while True:
             client.check()
             beats.alive()
@@ -410,29 +411,29 @@ class _Process:
                     transport.live_under(directed)
                 else:
                     events.append(directed)
-            if self._unheard and client.booked:
-                events += self._absent()
+            if self._silent and client.booked:
+                events += self._absent_producers()
             moved = element.handle(events)
             if state is WorkerState.CATCHING_UP and (moved or element.idle or element.ended) and not self._behind():
                 state = WorkerState.RUNNING
                 client.status(state)
             now = clock.monotonic()
-            if now - ticked >= _TICK or (moved and element.finished):  # the end of a run waits for no tick
+            if now - ticked >= _TICK or (moved and element.finished):  # do not delay the end of the run
                 ticked = now
                 for follower in self._followers.values():
                     if follower.failure is not None:
                         raise follower.failure
-                if now - looked >= _ASKED:
-                    looked = now
+                if now - requested >= _REQUEST_EVERY:
+                    requested = now
                     self._corrupt()
-                if now - held >= _HELD:
+                if now - held >= _HOLD_EVERY:
                     held = now
-                    self._inputs_held.passed({name: int(r.position) for name, r in self._ledger.sources.items()})
+                    self._input_hold.passed({name: int(r.position) for name, r in self._ledger.sources.items()})
                 if client.stopping:
                     element.end_sources()
-                if element.finished and not told:
-                    told = True
-                    client.finished()  # what it has not shown yet waits for a last checkpoint
+                if element.finished and not reported:
+                    reported = True
+                    client.finished()  # unpublished output waits for a last checkpoint
                 if element.ended and state is not WorkerState.ENDED:
                     self.flush()
                     beats.beat()
@@ -440,7 +441,7 @@ class _Process:
                     client.status(state)
 
     def _corrupt(self) -> None:
-        """What somebody asked for; one tuple is wrong only when one comes."""
+        """Carry out a requested corruption; that of a tuple waits for the next tuple."""
         wrong_bits, directory = self._element.wrong_bits, self._run.directory
         if self._request is not None and not wrong_bits.pending:
             done(directory, self._pe.id, self._request, wrong_bits.struck, self._clock.now())
@@ -456,42 +457,46 @@ class _Process:
             done(directory, self._pe.id, request, struck, self._clock.now())
 
     def _wait(self) -> float:
-        """Seconds that the loop may wait for something to come."""
+        """Seconds that the loop may wait for an event."""
         due = self._element.next_due()
         if due is None or self._element.blocked or not self._element.ready:
             return _TICK
         return min(max((due - self._clock.now()) / 1e6, 0.0), _TICK)
 
     def _behind(self) -> bool:
-        """Whether logged channels have more to bring than what came in the meantime, or something is recomputed."""
+        """Whether followers have not yet read what was logged before the start, or items are recomputed."""
         return self._element.catching_up or any(follower.behind for follower in self._followers.values())
 
-    # What it tells ----------------------------------------------------------------------------------------------------
+    # Metrics ----------------------------------------------------------------------------------------------------------
 
     def _written(self) -> int:
-        """Bytes that this life has written: what outlives it, and what memory had no room for."""
-        kept: list[LogSender | StreamShelf | LogSpill] = [*self._logs.values(), *self._shelves.values(), *self._spills]
+        """Bytes that this incarnation has written to logs, shelves, spills and checkpoints."""
+        stores: list[LogSender | StreamShelf | LogSpill] = [
+            *self._logs.values(),
+            *self._shelves.values(),
+            *self._spills,
+        ]
         saved = self._checkpointer.counts.values() if self._checkpointer is not None else ()
-        return sum(one.written for one in kept) + sum(counts.bytes for counts in saved)
+        return sum(store.written for store in stores) + sum(counts.bytes for counts in saved)
 
     def _metrics(self) -> ElementMetrics:
         ledger = self._ledger
-        inlets, outlets, sources = ledger.inputs.values(), ledger.outputs.values(), ledger.sources.values()
-        received = sum(inlet.received for inlet in inlets)
+        inputs, outputs, sources = ledger.inputs.values(), ledger.outputs.values(), ledger.sources.values()
+        received = sum(channel.received for channel in inputs)
         received += sum(below(source.position, self._pe.shard, self._pe.fragment.shards) for source in sources)
         spent = self._meter.spent(self._written(), self._transport.sent)
-        if self._first and unsaved(self._run.layout.plan(self._pe)) and not self._foretold:
-            self._foretold = spent.seconds >= MEASURED or self._element.ended
-            if self._foretold:
+        if self._first and unsaved(self._run.layout.plan(self._pe)) and not self._warned_unsaved:
+            self._warned_unsaved = spent.seconds >= MEASURED or self._element.ended
+            if self._warned_unsaved:
                 self.warn(warning(self._pe.id, received, spent))
         return ElementMetrics(
             received,
-            sum(outlet.number for outlet in outlets),
-            sum(inlet.missed for inlet in inlets),
+            sum(channel.number for channel in outputs),
+            sum(channel.missed for channel in inputs),
             dict(self._element.latencies.counts),
             checkpoint_metrics(self._checkpointer, self._element.protocol.missed),
             tuple(self._warnings),
             {name: feed.late for name, feed in self._feeds.items() if feed.late is not None},
-            sum(inlet.late for inlet in inlets),
+            sum(channel.late for channel in inputs),
             spent,
         )

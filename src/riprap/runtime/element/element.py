@@ -108,18 +108,8 @@ class Element:
         self._records = (
             Records(layout, pe, self.plan.continuous, self._engine, host, clock) if self.plan.continuous else None
         )
-        start = Restore(
-            layout,
-            pe,
-            self.plan,
-            self._engine,
-            self._merges,
-            ledger,
-            loaded,
-            host.log_end,
-            host.log_max_time,
-            self._records,
-        ).start()
+        restore = Restore(layout, pe, self.plan, self._engine, self._merges, ledger, loaded, host, self._records)
+        start = restore.start()
         self._inputs = Inputs(
             layout, pe, self._engine, host, ledger, self._merges, start.inputs, start.reached_before, held_bytes,
             exact=self.plan.exact, on_arrival=self.plan.delivered == "taken", restored=start.delivered,
@@ -296,10 +286,6 @@ class Element:
         """Rows read from a source."""
         return self._resume_points.taken[source]
 
-    def live_cut(self) -> Cut:
-        """The current cut of the whole element."""
-        return self._cuts.cut(self.pe.fragment.members)
-
     def end_sources(self) -> None:
         """Read no new rows; the sources end at the rows that are due."""
         self._sources.stopping = True
@@ -312,10 +298,6 @@ class Element:
     def next_due(self) -> int | None:
         """When to poll the sources again, microseconds of the wall clock; None: all have ended."""
         return self._sources.next_due()
-
-    def flush(self) -> None:
-        """Send what there is room for."""
-        self._outputs.flush()
 
     # Input ------------------------------------------------------------------------------------------------------------
 

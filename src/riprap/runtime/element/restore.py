@@ -21,7 +21,7 @@ What an operator processed after its checkpoint and does not get again is *undon
 counts it, and the ledger of the previous one bounds its event times (`coordination/damage.py`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from riprap.checkpoints.load import Loaded
@@ -37,6 +37,7 @@ from riprap.runtime.element.ledger import Ledger
 from riprap.runtime.element.message_bytes import decode_message
 from riprap.runtime.element.records import Records
 from riprap.runtime.element.shard_merge import ShardMerge
+from riprap.runtime.host import Host
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Message
 
@@ -57,8 +58,6 @@ class StartingPoint:
 
 
 class Restore:
-    """`log_end` returns the number after the last item of a log, `log_max_time` the greatest event time in it."""
-
     def __init__(
         self,
         layout: Layout,
@@ -68,13 +67,12 @@ class Restore:
         merges: Mapping[str, ShardMerge],
         ledger: Ledger,
         loaded: Mapping[str, Loaded | None],
-        log_end: Callable[[ChannelId], int],
-        log_max_time: Callable[[ChannelId], int],
+        host: Host,
         records: Records | None = None,
     ) -> None:
-        self._records, self._log_max_time = records, log_max_time
+        self._records, self._host = records, host
         self._layout, self._pe, self._plan, self._engine, self._merges = layout, pe, plan, engine, merges
-        self._ledger, self._loaded, self._log_end = ledger, loaded, log_end
+        self._ledger, self._loaded = ledger, loaded
         self._cuts = {
             unit: self._own(Cut.from_json(found.positions, found.messages))
             for unit, found in loaded.items()
@@ -231,11 +229,11 @@ class Restore:
                 record.number = sent
             return sent
         if self._layout.retention(channel) == "log":
-            end = self._log_end(channel)
+            end = self._host.log_end(channel)
             if end < record.number:  # numbered, but not in the log at the crash
                 self._ledger.begin()
                 record.discarded += record.number - end
-                record.log_until = self._log_max_time(channel)
+                record.log_until = self._host.log_max_time(channel)
                 record.number = end
                 self._ledger.commit()
         return record.number
