@@ -27,7 +27,7 @@ class Bound:
     schema: pa.Schema  # the columns that the expression reads
     _root: Typed = field(repr=False)
     _loads: Sequence[Callable[[pa.RecordBatch], pa.Array]] = field(repr=False)
-    _made: dict[tuple[Shape, ...], Columns] = field(repr=False, default_factory=dict)  # by the shapes of columns
+    _functions: dict[tuple[Shape, ...], Columns] = field(repr=False, default_factory=dict)  # by the shapes of columns
 
     @property
     def type(self) -> pa.DataType:
@@ -67,11 +67,11 @@ class Bound:
 
     def _on(self, columns: Sequence[pa.Array]) -> Columns:
         shapes = tuple([shape_of(column) for column in columns])
-        found = self._made.get(shapes)
-        if found is None:
-            found = Columns(folded(self.expression.root), list(self.schema), shapes, self.expression.text)
-            self._made[shapes] = found
-        return found
+        function = self._functions.get(shapes)
+        if function is None:
+            function = Columns(folded(self.expression.root), list(self.schema), shapes, self.expression.text)
+            self._functions[shapes] = function
+        return function
 
     def __reduce__(self) -> tuple[Any, ...]:
         return bind, (self.expression, self.schema)
@@ -127,14 +127,14 @@ def _typed(node: Node, fields: Mapping[str, pa.Field]) -> Typed:
         case Literal(value, type_):
             return Typed(type_, value is None, str(node), node)
         case Call(function, arguments):
-            made = RULES[function]([_typed(part, fields) for part in arguments])
+            result = RULES[function]([_typed(part, fields) for part in arguments])
         case Cast(operand, type_):
-            made = cast(_typed(operand, fields), type_)
+            result = cast(_typed(operand, fields), type_)
     if columns_of(node):
-        return replace(made, text=str(node))
+        return replace(result, text=str(node))
     try:
         constant = folded(node)
     except EvaluationError as failure:
         raise Mismatch(str(failure)) from None
     assert isinstance(constant, Literal)
-    return Typed(made.type, constant.value is None, str(node), constant)
+    return Typed(result.type, constant.value is None, str(node), constant)

@@ -29,7 +29,7 @@ from riprap.expressions.typed import Kernel, Typed
 
 OVERFLOW = "an integer does not fit 64 bits (CAST to DOUBLE to compute beyond them)"
 _UNITS = {"HOUR": (3_600_000_000, 24), "MINUTE": (60_000_000, 60), "SECOND": (1_000_000, 60)}
-_NESTED = 16  # nested choices before a new block starts
+_NESTED = 16  # blocks that a chain of choices nests at most
 
 
 class CannotCompile(Exception):
@@ -135,7 +135,7 @@ class FunctionWriter:
         return name
 
     def table(
-        self, dictionary: str, column: str, field: pa.Field, node: Node, made: pa.DataType
+        self, dictionary: str, column: str, field: pa.Field, node: Node, result_type: pa.DataType
     ) -> tuple[str, str, str]:
         """For an expression of one text column: the names of the values and states by code + 1 (0: of null), and of
         the dictionary of the values. States: 0 null, 1 valid, 2 failed.
@@ -143,23 +143,25 @@ class FunctionWriter:
         known = self._table_names.get((dictionary, str(node)))
         if known is None:
             known = self._table_names[dictionary, str(node)] = self.fresh("t")
-            table = Table(self.dictionaries[dictionary], column, field, node, made)
-            self.array(known, "=float64" if pa.types.is_floating(made) else "=int64", lambda given: table.values)
-            self.array(f"{known}_s", "=uint8", lambda given: table.states)
-            self.dictionaries[f"{known}_d"] = Dictionary(lambda given: table.made)
+            table = Table(self.dictionaries[dictionary], column, field, node, result_type)
+            self.array(
+                known, "=float64" if pa.types.is_floating(result_type) else "=int64", lambda inputs: table.values
+            )
+            self.array(f"{known}_s", "=uint8", lambda inputs: table.states)
+            self.dictionaries[f"{known}_d"] = Dictionary(lambda inputs: table.result_dictionary)
             self.tables[f"{known}_d"] = table
         return known, f"{known}_s", f"{known}_d"
 
-    def refresh(self, given: object) -> bool:
+    def refresh(self, inputs: object) -> bool:
         """Refresh dictionaries and the tables over them, in order; return whether one changed."""
         moved = False
         for name, dictionary in self.dictionaries.items():
             table = self.tables.get(name)
             if table is not None:
                 table.refresh()
-                if table.made is None:
+                if table.result_dictionary is None:
                     continue
-            moved |= dictionary.refresh(given)
+            moved |= dictionary.refresh(inputs)
         return moved
 
     def error(self, site: int, value: float, whole: int) -> str:
@@ -259,8 +261,8 @@ class ExpressionWriter:
     def _looked_up(self, node: Node, column: Value, name: str) -> Value:
         assert column.dictionary is not None
         field_ = pa.field(name, column.type, column.valid is not None)
-        made = self._type_of(node)
-        values, states, dictionary = self._host.table(column.dictionary, name, field_, node, made)
+        result_type = self._type_of(node)
+        values, states, dictionary = self._host.table(column.dictionary, name, field_, node, result_type)
         at = self._host.fresh("k")
         code = f"np.uint64({column.text} + 1)"
         self._block.add(
@@ -269,8 +271,8 @@ class ExpressionWriter:
         if may_fail(node):
             self._fail(f"{states}[{at}] == 2", f"{{table:{dictionary}}}", whole=at)
         valid = f"({states}[{at}] == 1)" if column.valid is not None or may_be_null(node) else None
-        text = f"({values}[{at}] != 0)" if pa.types.is_boolean(made) else f"{values}[{at}]"
-        return Value(made, text, valid, dictionary if kind_of(made) in HELD_BY_ARROW else None)
+        text = f"({values}[{at}] != 0)" if pa.types.is_boolean(result_type) else f"{values}[{at}]"
+        return Value(result_type, text, valid, dictionary if kind_of(result_type) in HELD_BY_ARROW else None)
 
     def _type_of(self, node: Node) -> pa.DataType:
         match node:
@@ -279,18 +281,18 @@ class ExpressionWriter:
             case Literal(_, type_) | Cast(_, type_):
                 return type_
             case Call(function, arguments):
-                made = [
+                typed = [
                     Typed(self._type_of(a), True, constant=a if isinstance(a, Literal) else None) for a in arguments
                 ]
-                return RULES[function](made).type
+                return RULES[function](typed).type
         raise AssertionError(node)
 
     # Functions --------------------------------------------------------------------------------------------------------
 
     def _call(self, function: str, arguments: list[Value]) -> Value:
-        made = RULES[function]([self._typed(argument) for argument in arguments])
-        if made.kernel is not None and self._host.on_columns:
-            return self._kernel(made, made.kernel, [argument.text for argument in arguments], arguments)
+        result = RULES[function]([self._typed(argument) for argument in arguments])
+        if result.kernel is not None and self._host.on_columns:
+            return self._kernel(result, result.kernel, [argument.text for argument in arguments], arguments)
         kinds = [argument.kind for argument in arguments]
         if any(kind in (*HELD_BY_ARROW, ValueKind.OTHER) for kind in kinds) and not self._host.on_columns:
             raise CannotCompile(f"{function} of several columns, one of them text")
@@ -302,92 +304,94 @@ class ExpressionWriter:
             if len(arguments) > 64 and not self._host.on_columns:
                 raise CannotCompile("IN with more than 64 choices, which is evaluated on columns")
             choices = [self._compare("=", [arguments[0], choice]) for choice in arguments[1:]]
-            result = choices[0]
+            any_equal = choices[0]
             for choice in choices[1:]:
-                result = self._named(self._truth("OR", self._named(result), self._named(choice)))
-            return result
+                any_equal = self._named(self._truth("OR", self._named(any_equal), self._named(choice)))
+            return any_equal
         if function in ("LEAST", "GREATEST"):
             return self._extreme(function, arguments)
         if arguments[0].valid == "False" and function not in ("IS NULL", "ISNAN"):
-            return self._null(made.type)
-        return self._arithmetic(function, arguments, made)
+            return self._null(result.type)
+        return self._arithmetic(function, arguments, result)
 
-    def _kernel(self, made: Typed, kernel: Kernel, texts: Sequence[str], arguments: Sequence[Value]) -> Value:
+    def _kernel(self, result: Typed, kernel: Kernel, texts: Sequence[str], arguments: Sequence[Value]) -> Value:
         """A function that Arrow computes; it is null exactly where an argument is."""
         valid = _all(argument.valid for argument in arguments)
         if valid == "False":
-            return self._null(made.type)
-        called = f"called({', '.join([self._host.held(kernel, made.type), *texts])})"
-        if made.kind not in HELD_BY_ARROW:
+            return self._null(result.type)
+        called = f"called({', '.join([self._host.held(kernel, result.type), *texts])})"
+        if result.kind not in HELD_BY_ARROW:
             called = f"unheld({called})"
-        return Value(made.type, called, valid)
+        return Value(result.type, called, valid)
 
-    def _arithmetic(self, function: str, arguments: list[Value], made: Typed) -> Value:
+    def _arithmetic(self, function: str, arguments: list[Value], result: Typed) -> Value:
         first, valid = arguments[0], _all(argument.valid for argument in arguments)
         floats = ValueKind.FLOAT in [argument.kind for argument in arguments]
         texts = [f"float({a.text})" if floats and a.kind is ValueKind.INTEGER else a.text for a in arguments]
         match function:
             case "+" | "-" | "*" if floats:
-                return Value(made.type, f"({texts[0]} {function} {texts[1]})", valid)
+                return Value(result.type, f"({texts[0]} {function} {texts[1]})", valid)
             case "+" | "-" | "*":
-                return self._checked(function, texts[0], texts[1], made.type, valid)
+                return self._checked(function, texts[0], texts[1], result.type, valid)
             case "/" | "%":
                 right = arguments[1]
                 divided = f"float({texts[0]}) / float({texts[1]})"
                 if function == "%":
                     divided = f"np.fmod({texts[0]}, {texts[1]})" if floats else f"remainder({texts[0]}, {texts[1]})"
                 if right.constant:
-                    return Value(made.type, f"({divided})", valid)
+                    return Value(result.type, f"({divided})", valid)
                 name = self._host.fresh("q")
-                self._block.add(f"{name} = {'0.0' if made.kind is ValueKind.FLOAT else 'np.int64(0)'}")
+                self._block.add(f"{name} = {'0.0' if result.kind is ValueKind.FLOAT else 'np.int64(0)'}")
                 with self._inside(f"if {texts[1]} != 0:"):
                     self._block.add(f"{name} = {divided}")
-                return Value(made.type, name, _all([valid, f"({texts[1]} != 0)"]))
+                return Value(result.type, name, _all([valid, f"({texts[1]} != 0)"]))
             case "NEGATE" if floats:
-                return Value(made.type, f"(-{first.text})", valid)
+                return Value(result.type, f"(-{first.text})", valid)
             case "NEGATE":
-                return self._checked("-", "np.int64(0)", first.text, made.type, valid)
+                return self._checked("-", "np.int64(0)", first.text, result.type, valid)
             case "ABS" if floats:
-                return Value(made.type, f"np.abs({first.text})", valid)
+                return Value(result.type, f"np.abs({first.text})", valid)
             case "ABS":
-                opposite = self._named(self._checked("-", "np.int64(0)", first.text, made.type, valid))
-                return Value(made.type, f"max({first.text}, {opposite.text})", valid)
+                opposite = self._named(self._checked("-", "np.int64(0)", first.text, result.type, valid))
+                return Value(result.type, f"max({first.text}, {opposite.text})", valid)
             case "FLOOR" | "CEIL":
-                return Value(made.type, f"np.{function.lower()}({first.text})" if floats else first.text, valid)
+                return Value(result.type, f"np.{function.lower()}({first.text})" if floats else first.text, valid)
             case "ROUND" if first.kind is ValueKind.FLOAT:
                 places = int(arguments[1].constant) if len(arguments) == 2 else 0  # type: ignore[arg-type]
-                return Value(made.type, f"rounded({first.text}, {self._host.literal(10.0**places)})", first.valid)
+                return Value(result.type, f"rounded({first.text}, {self._host.literal(10.0**places)})", first.valid)
             case "ROUND":
-                return Value(made.type, first.text, first.valid)
+                return Value(result.type, first.text, first.valid)
             case "SQRT":
-                return Value(made.type, f"np.sqrt(float({first.text}))", valid)
+                return Value(result.type, f"np.sqrt(float({first.text}))", valid)
             case "EXP":
-                return Value(made.type, f"exponential(float({first.text}))", valid)
+                return Value(result.type, f"exponential(float({first.text}))", valid)
             case "POWER":
-                return Value(made.type, f"power(float({first.text}), float({arguments[1].text}))", valid)
+                return Value(result.type, f"power(float({first.text}), float({arguments[1].text}))", valid)
             case "LN" | "LOG":
-                return self._logarithm(arguments, made.type)
+                return self._logarithm(arguments, result.type)
             case "ISNAN":
                 return Value(pa.bool_(), f"({_all([valid, f'np.isnan(float({first.text}))'])})")
             case "NOT":
-                return Value(made.type, f"({_all([valid, f'not {first.text}'])})", valid)
+                return Value(result.type, f"({_all([valid, f'not {first.text}'])})", valid)
             case "IS NULL":
-                return Value(made.type, "False" if valid is None else f"(not {valid})")
+                return Value(result.type, "False" if valid is None else f"(not {valid})")
             case "NULLIF":
                 equal = self._named(self._compare("=", arguments))
-                kept = _all([first.valid, f"(not {equal.text})"])
-                text = self._as(first, made.kind).text
-                if made.kind in HELD_BY_ARROW:
-                    text = f"({text} if {kept} else {self._null(made.type).text})"
-                return Value(made.type, f"({kept} and {text})" if made.kind is ValueKind.BOOLEAN else text, kept)
+                unequal = _all([first.valid, f"(not {equal.text})"])
+                text = self._as(first, result.kind).text
+                if result.kind in HELD_BY_ARROW:
+                    text = f"({text} if {unequal} else {self._null(result.type).text})"
+                return Value(
+                    result.type, f"({unequal} and {text})" if result.kind is ValueKind.BOOLEAN else text, unequal
+                )
             case "HOUR" | "MINUTE" | "SECOND":
                 unit, modulus = _UNITS[function]
-                return Value(made.type, f"({first.text} // {unit} % {modulus})", valid)
+                return Value(result.type, f"({first.text} // {unit} % {modulus})", valid)
             case "YEAR" | "MONTH" | "DAY":
                 days = first.text if first.kind is ValueKind.DATE else f"{first.text} // {MICROSECONDS_A_DAY}"
-                return Value(made.type, f"civil({days}, {('YEAR', 'MONTH', 'DAY').index(function)})", valid)
+                return Value(result.type, f"civil({days}, {('YEAR', 'MONTH', 'DAY').index(function)})", valid)
             case "UNIX_MICROS":
-                return Value(made.type, first.text, valid)
+                return Value(result.type, first.text, valid)
         raise CannotCompile(f"{function} is evaluated on columns")
 
     def _logarithm(self, arguments: list[Value], type_: pa.DataType) -> Value:
@@ -549,8 +553,8 @@ class ExpressionWriter:
                 return self._checked("*", text, f"np.int64({MICROSECONDS_A_DAY})", target, valid)
             case _ if source is kind and (kind not in HELD_BY_ARROW or self._host.on_columns):
                 return Value(target, text, valid)
-        if self._host.on_columns and (kernel := (made := cast(self._typed(value), target)).kernel) is not None:
-            return self._kernel(made, kernel, [text, valid or "None"], [value])
+        if self._host.on_columns and (kernel := (result := cast(self._typed(value), target)).kernel) is not None:
+            return self._kernel(result, kernel, [text, valid or "None"], [value])
         raise CannotCompile(f"a cast from {value.type} to {target}")
 
     def _fits(self, wrong: str, value: Value, target: pa.DataType) -> None:
@@ -562,10 +566,10 @@ class ExpressionWriter:
 
 def _all(conditions: "Iterator[str | None] | Sequence[str | None]") -> str | None:
     """The conditions that are not None, joined with `and`."""
-    there = list(dict.fromkeys(condition for condition in conditions if condition is not None))
-    if "False" in there:
+    present = list(dict.fromkeys(condition for condition in conditions if condition is not None))
+    if "False" in present:
         return "False"
-    return " and ".join(there) if there else None
+    return " and ".join(present) if present else None
 
 
 def _limits(type_: pa.DataType) -> tuple[int, int]:

@@ -55,11 +55,11 @@ class Columns(FunctionWriter):
         self._shapes = tuple(shapes)
         row = {field.name: self._column(place, field, shapes[place]) for place, field in enumerate(fields)}
         block = Block()
-        made = ExpressionWriter(self, block, row, expression).write(node)
-        self.type = made.type
-        block.add(f"return {made.text}, {made.valid}")
-        given = [name for place in range(len(fields)) for name in (f"col{place}", f"col{place}_ok")]
-        head = f"def columns({', '.join(['failures', *given, *self._fetched])}):"
+        result = ExpressionWriter(self, block, row, expression).write(node)
+        self.type = result.type
+        block.add(f"return {result.text}, {result.valid}")
+        parameters = [name for place in range(len(fields)) for name in (f"col{place}", f"col{place}_ok")]
+        head = f"def columns({', '.join(['failures', *parameters, *self._fetched])}):"
         # The generated code contains no names or literals of the expression: it may come from a file, and the code is
         # executed.
         self.text = "\n".join([head, *block.lines(1)])
@@ -91,7 +91,7 @@ class Columns(FunctionWriter):
     def decoded(self, value: Value) -> str:
         assert value.dictionary is not None
         codes_of = self.dictionaries[value.dictionary]
-        dictionary = self.array(f"of_{value.dictionary}", "", lambda given: codes_of.current)
+        dictionary = self.array(f"of_{value.dictionary}", "", lambda inputs: codes_of.current)
         return f"decoded({dictionary}, {value.text}, {value.valid})"
 
     def fail(self, block: Block, condition: str, site: int, value: str, whole: str) -> None:
@@ -101,11 +101,11 @@ class Columns(FunctionWriter):
         """One value per row; raises `EvaluationError` for the first row that fails."""
         self.refresh(columns)
         failures = Failures()
-        given: list[Any] = []
+        arguments: list[Any] = []
         for column, (_, encoded) in zip(columns, self._shapes, strict=True):
-            given += _codes(column) if encoded else _loaded(column)
+            arguments += _codes(column) if encoded else _loaded(column)
         with np.errstate(all="ignore"):
-            values, valid = self._function(failures, *given, *[fetch(columns) for fetch in self._fetched.values()])
+            values, valid = self._function(failures, *arguments, *[fetch(columns) for fetch in self._fetched.values()])
         if failures.row is not None:
             raise EvaluationError(failures.reason or self.error(failures.site, failures.value, failures.whole))
         if valid is not None:
@@ -294,31 +294,31 @@ class _Rewriting(ast.NodeTransformer):
         self._names, self._mask, self._masks = names, "", 0
 
     def block(self, body: Sequence[ast.stmt], mask: str) -> list[ast.stmt]:
-        outer, self._mask, made = self._mask, mask, []
+        outer, self._mask, rewritten = self._mask, mask, []
         for statement in body:
-            made += self._conditional(statement) if isinstance(statement, ast.If) else [self._plain(statement)]
+            rewritten += self._conditional(statement) if isinstance(statement, ast.If) else [self._plain(statement)]
         self._mask = outer
-        return made
+        return rewritten
 
     def _plain(self, statement: ast.stmt) -> ast.stmt:
-        made = self.visit(statement)
-        if isinstance(made, ast.Assign):
-            name = made.targets[0]
+        rewritten = self.visit(statement)
+        if isinstance(rewritten, ast.Assign):
+            name = rewritten.targets[0]
             assert isinstance(name, ast.Name)
             if name.id in self._names and self._mask != _EVERY:
-                made.value = _call("choose", _name(self._mask), made.value, _name(name.id))
+                rewritten.value = _call("choose", _name(self._mask), rewritten.value, _name(name.id))
             self._names.add(name.id)
-        return made  # type: ignore[no-any-return]
+        return rewritten  # type: ignore[no-any-return]
 
     def _conditional(self, statement: ast.If) -> list[ast.stmt]:
         self._masks += 1
         true, false, outer = f"mask{self._masks}", f"mask{self._masks}_not", self._mask
         test = self.visit(statement.test)
-        made: list[ast.stmt] = [_assign(true, test if outer == _EVERY else _call("both", _name(outer), test))]
+        rewritten: list[ast.stmt] = [_assign(true, test if outer == _EVERY else _call("both", _name(outer), test))]
         if statement.orelse:
-            made.append(_assign(false, _call("both", _name(outer), _call("negated", _name(true)))))
-        made += self.block(statement.body, true)
-        return made + self.block(statement.orelse, false)
+            rewritten.append(_assign(false, _call("both", _name(outer), _call("negated", _name(true)))))
+        rewritten += self.block(statement.body, true)
+        return rewritten + self.block(statement.orelse, false)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         first, *others = (self.visit(value) for value in node.values)

@@ -27,9 +27,9 @@ class Dictionary:
         self.address: tuple[int, ...] = ()
         self.changes = 0  # grows with every new dictionary
 
-    def refresh(self, given: Any) -> bool:
+    def refresh(self, inputs: Any) -> bool:
         """Fetch the dictionary; return whether it changed."""
-        current = self._fetch(given)
+        current = self._fetch(inputs)
         if current is self.current:
             return False
         address = address_of(current)
@@ -54,7 +54,7 @@ class Table:
         self._changes = -1
         self.values = np.empty(0, np.int64)
         self.states = np.empty(0, np.uint8)
-        self.made: pa.Array | None = None  # for text results: their dictionary
+        self.result_dictionary: pa.Array | None = None  # of text results
         self.reasons: dict[int, str] = {}
 
     def refresh(self) -> None:
@@ -74,7 +74,7 @@ class Table:
         self.states[list(self.reasons)] = 2
         if kind_of(self._type) in HELD_BY_ARROW:
             encoded = result.cast(self._type).dictionary_encode()
-            self.made = encoded.dictionary
+            self.result_dictionary = encoded.dictionary
             self.values = encoded.indices.fill_null(0).to_numpy().astype(np.int64)
         else:
             plain = result.cast(pa.int32()) if pa.types.is_date32(result.type) else result
@@ -86,15 +86,15 @@ class Table:
             ).astype(dtype)  # fmt: skip
 
     def _of(self, entries: pa.Array) -> pa.Array:
-        made = self._bound.evaluate(pa.RecordBatch.from_arrays([entries], [self._column]))
-        return made.dictionary_decode() if isinstance(made, pa.DictionaryArray) else made
+        result = self._bound.evaluate(pa.RecordBatch.from_arrays([entries], [self._column]))
+        return result.dictionary_decode() if isinstance(result, pa.DictionaryArray) else result
 
     def _one_by_one(self, entries: pa.Array) -> pa.Array:
-        made = []
+        result = []
         for code in range(len(entries)):
             try:
-                made.append(self._of(entries.slice(code, 1)))
+                result.append(self._of(entries.slice(code, 1)))
             except DataError as error:
                 self.reasons[code] = str(error)
-                made.append(pa.nulls(1, self._type))
-        return pa.concat_arrays([part.cast(self._type) for part in made])
+                result.append(pa.nulls(1, self._type))
+        return pa.concat_arrays([part.cast(self._type) for part in result])

@@ -55,21 +55,21 @@ def replace(arguments: Sequence[Typed]) -> Typed:
     written = constant_of(arguments[2], ValueKind.STRING, "the replacement of REGEXP_REPLACE")
     by = _REFERENCE.sub(_rewritten, written)
     groups = _named(pattern)[1]
-    asked = max((int(m.group(2)) for m in _REFERENCE.finditer(written) if m.group(2)), default=0)
-    if asked > groups:
-        raise Mismatch(f"the replacement {written!r} refers to group {asked} of a pattern that has {groups}")
+    highest = max((int(m.group(2)) for m in _REFERENCE.finditer(written) if m.group(2)), default=0)
+    if highest > groups:
+        raise Mismatch(f"the replacement {written!r} refers to group {highest} of a pattern that has {groups}")
     return apply(ValueKind.STRING, [string], kernel=lambda texts, *_: pc.replace_substring_regex(texts, pattern, by))
 
 
-def _pattern(argument: Typed, who: str) -> str:
-    pattern: str = constant_of(argument, ValueKind.STRING, f"the pattern of {who}")
+def _pattern(argument: Typed, function: str) -> str:
+    pattern: str = constant_of(argument, ValueKind.STRING, f"the pattern of {function}")
     try:
         pc.match_substring_regex(pa.scalar(""), pattern)
     except pa.ArrowInvalid as error:
         why = str(error).removeprefix("Invalid regular expression: ")
         raise Mismatch(
-            f"the pattern {pattern!r} of {who} is not a regular expression ({why}); the syntax is RE2's, which has no "
-            "look-around and no backreferences"
+            f"the pattern {pattern!r} of {function} is not a regular expression ({why}); the syntax is RE2's, "
+            "which has no look-around and no backreferences"
         ) from None
     return pattern
 
@@ -94,5 +94,5 @@ def _rewritten(part: re.Match[str]) -> str:
     """A part of a replacement in RE2's syntax."""
     if part.group(2) is not None:
         return "\\" + part.group(2)
-    taken = part.group(1) if part.group(1) is not None else part.group()
-    return "\\\\" if taken == "\\" else taken
+    character = part.group(1) if part.group(1) is not None else part.group()
+    return "\\\\" if character == "\\" else character

@@ -36,10 +36,10 @@ def concatenate(arguments: Sequence[Typed]) -> Typed:
     return apply(ValueKind.STRING, strings, kernel=lambda *texts: pc.binary_join_element_wise(*texts, empty))
 
 
-def constant_of(argument: Typed, kind: ValueKind, who: str) -> Any:
+def constant_of(argument: Typed, kind: ValueKind, what: str) -> Any:
     """The value of an argument that must be constant."""
     if argument.kind is not kind or argument.constant is None or argument.constant.value is None:
-        raise Mismatch(f"{who} must be a constant {kind.value}, not {argument}")
+        raise Mismatch(f"{what} must be a constant {kind.value}, not {argument}")
     return argument.constant.value
 
 

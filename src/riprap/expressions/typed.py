@@ -66,20 +66,20 @@ def agreed(arguments: Sequence[Typed], why: str) -> ValueKind:
     return kind
 
 
-def expect(argument: Typed, kinds: Sequence[ValueKind], who: str) -> Typed:
+def expect(argument: Typed, kinds: Sequence[ValueKind], function: str) -> Typed:
     """Check that `argument` is of one of `kinds`, and return it; NULL becomes the first."""
     if argument.kind is ValueKind.NULL:
         return as_kind(argument, kinds[0])
     if argument.kind not in kinds:
         names = " or ".join(dict.fromkeys(_NAMES[kind] for kind in kinds))
-        raise Mismatch(f"{who} takes {names}, not {argument}")
+        raise Mismatch(f"{function} takes {names}, not {argument}")
     return argument
 
 
-def arity(arguments: Sequence[Typed], least: int, most: int | None, who: str) -> None:
+def arity(arguments: Sequence[Typed], least: int, most: int | None, function: str) -> None:
     if len(arguments) < least or (most is not None and len(arguments) > most):
         wanted = str(least) if least == most else f"at least {least}" if most is None else f"{least} to {most}"
-        raise Mismatch(f"{who} takes {wanted} argument{'' if wanted == '1' else 's'}, not {len(arguments)}")
+        raise Mismatch(f"{function} takes {wanted} argument{'' if wanted == '1' else 's'}, not {len(arguments)}")
 
 
 _NAMES = {

@@ -15,13 +15,13 @@ from riprap.operators.windowed import WindowedOperator
 
 class BarrierOperator(WindowedOperator):
     def __init__(self, setting: Setting) -> None:
-        self._kept = [[name for name in schema.names if name in setting.wanted[0]] for schema in setting.schemas]
+        self._stored = [[name for name in schema.names if name in setting.wanted[0]] for schema in setting.schemas]
         super().__init__(setting)
 
     def _fresh(self) -> None:
         self.groups = GroupTable((), self.pool)
         self.stores = {
-            port: RowStore(self.groups, [(name, schema.field(name).type) for name in self._kept[port]], self.pool)
+            port: RowStore(self.groups, [(name, schema.field(name).type) for name in self._stored[port]], self.pool)
             for port, schema in enumerate(self.setting.schemas)
         }
 
@@ -42,7 +42,7 @@ class BarrierOperator(WindowedOperator):
             groups = np.zeros(batches[port].num_rows, np.int64)
             store.reserve(groups)
             positions = insert_all(groups, store.base, store.cap, store.tail)
-            for name in self._kept[port]:
+            for name in self._stored[port]:
                 if len(groups):
                     store.write(name, positions, to_words(batches[port].column(name), self.pool))
         sets = min(store.size() for store in self.stores.values())
@@ -66,7 +66,7 @@ class BarrierOperator(WindowedOperator):
             trigger[later] = port
             one, lo = np.zeros(1, np.int64), store.head[:1].copy()
             at = positions_of(one, lo, lo + sets, store.base, store.cap)
-            columns |= {name: store.gather(name, at) for name in self._kept[port]}
+            columns |= {name: store.gather(name, at) for name in self._stored[port]}
             store.head[0] += sets
         parts = Keys(*(np.zeros(sets, np.int64) for _ in range(4)))
         for port in self.stores:

@@ -128,11 +128,11 @@ class Operator(ABC):
         batch.
         """
         emissions: list[Emission] = []
-        taken = [0] * len(batches)
+        consumed = [0] * len(batches)
         for start, stop in _runs(ports):
             port = int(ports[start])
-            rows = batches[port].slice(taken[port], stop - start)
-            taken[port] += stop - start
+            rows = batches[port].slice(consumed[port], stop - start)
+            consumed[port] += stop - start
             for emission in self.process(Channel(port), rows):
                 triggers = np.arange(rows.num_rows) if emission.triggers is None else emission.triggers
                 emissions.append(emission._replace(triggers=triggers + start))

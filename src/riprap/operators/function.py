@@ -36,11 +36,11 @@ class Conditions:
         self.tables: dict[str, Table] = {}
 
     def bits(self) -> np.ndarray:
-        made = np.int64(0)
+        bits = np.int64(0)
         for place, table in enumerate(self.tables.values()):
             table.refresh()
-            made = made | (table.values * (table.states == 1)) << place
-        return made  # type: ignore[return-value]
+            bits = bits | (table.values * (table.states == 1)) << place
+        return bits  # type: ignore[return-value]
 
 
 class Buffers:
@@ -110,9 +110,9 @@ class Function(FunctionWriter):
         return name
 
     def buffer(self, most: int) -> Buffers:
-        self.buffers.append(made := Buffers(most))
-        self.stamps.append(lambda: made.room)
-        return made
+        self.buffers.append(buffers := Buffers(most))
+        self.stamps.append(lambda: buffers.room)
+        return buffers
 
     def literal(self, value: float) -> str:
         name = self.fresh("lit")
@@ -150,11 +150,11 @@ class Function(FunctionWriter):
             failing.add("break")
 
     def table(
-        self, dictionary: str, column: str, field: pa.Field, node: Node, made: pa.DataType
+        self, dictionary: str, column: str, field: pa.Field, node: Node, result_type: pa.DataType
     ) -> tuple[str, str, str]:
         if dictionary in self.chosen.values():
             raise CannotCompile("a function of text that rows of the same call compute")
-        return super().table(dictionary, column, field, node, made)
+        return super().table(dictionary, column, field, node, result_type)
 
     def truth(self, block: Block, columns: Mapping[str, Value], condition: Expression) -> str:
         """Whether a condition is true. All conditions on one text column of the entry are looked up at once."""

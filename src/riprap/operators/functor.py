@@ -29,7 +29,7 @@ class FunctorOperator(Operator):
             if name in setting.wanted[0]
         ]
         self._keeps_columns = spec.projections is None
-        self._kept = setting.wanted[0] if self._keeps_columns else spec.needed(setting.schemas, setting.wanted)[0]
+        self._needed = setting.wanted[0] if self._keeps_columns else spec.needed(setting.schemas, setting.wanted)[0]
 
     def process(self, channel: Channel, batch: pa.RecordBatch) -> list[Emission]:
         self.version += batch.num_rows
@@ -38,9 +38,9 @@ class FunctorOperator(Operator):
             rows = self._predicate.selection(batch)
             if len(rows) == 0:
                 return []
-            batch = take(narrowed(batch, self._kept), rows)
+            batch = take(narrowed(batch, self._needed), rows)
         elif self._keeps_columns:
-            batch = narrowed(batch, self._kept)
+            batch = narrowed(batch, self._needed)
         if not self._keeps_columns:
             columns = {name: bound.evaluate(batch) for name, bound in self._projections}
             columns |= {name: batch.column(name) for name in KEY_COLUMNS if name in batch.schema.names}

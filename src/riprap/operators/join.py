@@ -281,17 +281,17 @@ class JoinOperator(WindowedOperator):
         with_key: bool,
     ) -> pa.RecordBatch:
         """As `_pairs`, for outer joins, where a pair may have one side only: common columns come from the arrival."""
-        mine = [np.flatnonzero(matches.sides == port) for port in (0, 1)]
-        there = [port for port in (0, 1) if len(mine[port])] or self._trigger_ports[:1]
-        order = pa.array(np.argsort(np.concatenate([mine[port] for port in there])))
+        rows_of = [np.flatnonzero(matches.sides == port) for port in (0, 1)]
+        arriving_ports = [port for port in (0, 1) if len(rows_of[port])] or self._trigger_ports[:1]
+        order = pa.array(np.argsort(np.concatenate([rows_of[port] for port in arriving_ports])))
         columns: dict[str, pa.Array] = {}
         for name in names:
             parts = []
-            for port in there:
+            for port in arriving_ports:
                 if name in self.setting.schemas[port].names:
-                    parts.append(taken(batches[port].column(name), matches.rows[mine[port]]))
+                    parts.append(taken(batches[port].column(name), matches.rows[rows_of[port]]))
                 else:
-                    parts.append(self._met(1 - port, name, matches.met[mine[port]]))
+                    parts.append(self._met(1 - port, name, matches.met[rows_of[port]]))
             columns[name] = parts[0] if len(parts) == 1 else concatenated(parts).take(order)
         if with_key:
             columns |= self._order_keys(matches, keys, number=False)
@@ -299,15 +299,15 @@ class JoinOperator(WindowedOperator):
 
     def _met(self, port: int, name: str, met: np.ndarray) -> pa.Array:
         """A column of the rows that were met on a port; null where no row was met."""
-        there = np.flatnonzero(met >= 0)
-        if not len(there):
+        matched = np.flatnonzero(met >= 0)
+        if not len(matched):
             return pa.nulls(len(met), self.setting.schemas[port].field(name).type)
-        found = self.stores[port].gather(name, met[there])
-        if len(there) == len(met):
-            return found
+        values = self.stores[port].gather(name, met[matched])
+        if len(matched) == len(met):
+            return values
         place = np.full(len(met), -1)
-        place[there] = np.arange(len(there))
-        return found.take(pa.array(place, mask=place < 0))
+        place[matched] = np.arange(len(matched))
+        return values.take(pa.array(place, mask=place < 0))
 
     def _order_keys(self, matches: _Matches, keys: list[Keys | None], *, number: bool = True) -> dict[str, pa.Array]:
         """Each output has its arrival's key, numbered where one arrival causes several outputs."""

@@ -125,12 +125,12 @@ class Repetition:
         self.seen[windows] = True
         fresh = self._unseen[windows]
         if fresh.any():
-            ones, places = np.unique(windows[fresh], return_index=True)
-            self._unseen[ones] = False
-            for each, other in operator.stores.items():
-                other.reserve(np.empty(0, np.int64))
-                own = groups[fresh][places]
-                other.head[own] = other.tail[own] = past.at[each][ones]
+            new_windows, places = np.unique(windows[fresh], return_index=True)
+            self._unseen[new_windows] = False
+            for other_port, other_store in operator.stores.items():
+                other_store.reserve(np.empty(0, np.int64))
+                new_groups = groups[fresh][places]
+                other_store.head[new_groups] = other_store.tail[new_groups] = past.at[other_port][new_windows]
         operator.insert_past(port, words, groups, ts, number)
         if store.emits_by_time:
             every = operator.emission_period
@@ -163,8 +163,8 @@ class Repetition:
             return np.empty(0, np.int64)
         windows = past.windows.find(table.hashes[: table.count])
         out = np.full(past.windows.count, -1, np.int64)
-        found = np.flatnonzero(windows >= 0)
-        out[windows[found]] = found
+        known = np.flatnonzero(windows >= 0)
+        out[windows[known]] = known
         assert (out >= 0).all(), "an open window has neither state nor rows"
         return out
 

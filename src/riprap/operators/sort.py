@@ -26,13 +26,13 @@ class SortOperator(WindowedOperator):
     def __init__(self, setting: Setting) -> None:
         self.spec = cast(Sort, setting.spec)
         sorted_by = {name for name, _ in self.spec.by}
-        self._kept = [n for n in setting.schemas[0].names if n in setting.wanted[0] or n in sorted_by]
+        self._stored = [n for n in setting.schemas[0].names if n in setting.wanted[0] or n in sorted_by]
         super().__init__(setting)
 
     def _fresh(self) -> None:
         schema = self.setting.schemas[0]
         self.groups = GroupTable((), self.pool)
-        self.stores = {0: RowStore(self.groups, [(name, schema.field(name).type) for name in self._kept], self.pool)}
+        self.stores = {0: RowStore(self.groups, [(name, schema.field(name).type) for name in self._stored], self.pool)}
         self._boundary = _NONE  # the next multiple of a time window, at which to emit
         self._last = OrderKey(_NONE, TIMER, _NONE)  # key of the latest tuple
         self._numbering = Numbering()
@@ -88,7 +88,7 @@ class SortOperator(WindowedOperator):
         groups = np.zeros(rows.num_rows, np.int64)
         store.reserve(groups)
         positions = insert_all(groups, store.base, store.cap, store.tail)
-        for name in self._kept:
+        for name in self._stored:
             store.write(name, positions, to_words(rows.column(name), self.pool))
 
     def _emit(self, key: OrderKey, trigger: int | None) -> list[Emission]:

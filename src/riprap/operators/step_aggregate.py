@@ -73,15 +73,15 @@ def aggregate_step(function: Function, operator: AggregateOperator, incoming: St
     if not spec.partial:
         conditions.append(f"{index} - {first} == {width}")
     emitting = block.sub(f"if {' and '.join(conditions)}:") if conditions else block
-    made: dict[str, Value] = {column: incoming.row[column] for column in spec.by if column in setting.wanted[0]}
+    result: dict[str, Value] = {column: incoming.row[column] for column in spec.by if column in setting.wanted[0]}
     window = _Window(function, emitting, name, operator, f"{group} * {cap}", mask, first, index)
     for call in spec.calls:
         if call.name in setting.wanted[0]:
-            made[call.name] = window.call(call, operator.column_of(call))
+            result[call.name] = window.call(call, operator.column_of(call))
     window.write()
     if spec.tumbling:
         emitting.add(f"{ends}[{g}, 0] = {index}")
-    ordered = {column: made[column] for column in setting.output_schemas[0].names if column in made}
+    ordered = {column: result[column] for column in setting.output_schemas[0].names if column in result}
     counter = incoming.counter if emitting is incoming.block else counted(function, emitting, f"n_{name}")
     if events is not None:
         events.emitted(emitting, g, counter)
@@ -132,9 +132,9 @@ class _Window:
             share = function.literal(float(call.share or 0.0))
             return self._ranked("percentile_in", column, type_, pa.float64(), share, valid=some)
         total = self._sum(column, type_)
-        made = pa.float64() if pa.types.is_floating(type_) else pa.int64()
+        result_type = pa.float64() if pa.types.is_floating(type_) else pa.int64()
         if what == "sum":
-            return Value(made, total, some)
+            return Value(result_type, total, some)
         counted = self._count(column) if nullable else f"({self._hi} - {self._lo})"
         return under_name(
             function, self._behind, Value(pa.float64(), f"float({total}) / float(max({counted}, 1))", some)
@@ -148,12 +148,18 @@ class _Window:
         return name
 
     def _ranked(
-        self, kernel: str, column: str, type_: pa.DataType, made: pa.DataType, *more: str, valid: str | None = None
+        self,
+        kernel: str,
+        column: str,
+        type_: pa.DataType,
+        result_type: pa.DataType,
+        *more: str,
+        valid: str | None = None,
     ) -> Value:
         """A function of the order of the window's values."""
         values = stored_column(self._function, self._name, self._operator, 0, column, type_)
         arguments = [values, self._validity(column), self._base, self._mask, self._lo, self._hi, *more]
-        return under_name(self._function, self._behind, Value(made, f"{kernel}({', '.join(arguments)})", valid))
+        return under_name(self._function, self._behind, Value(result_type, f"{kernel}({', '.join(arguments)})", valid))
 
     def _validity(self, column: str) -> str:
         if self._operator.nullable(column):

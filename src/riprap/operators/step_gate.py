@@ -92,8 +92,8 @@ def gate_step(function: Function, name: str, gate: Gate, shape: KeyShape, incomi
         for place, column in enumerate(gate.columns):
             number, salt = own[_COLUMNS + 2 * place :][:2]
             floating = pa.types.is_floating(row[column].type)
-            made, type_ = ("wrong_float", "np.float64") if floating else ("wrong_whole", "np.int64")
-            text = f"{type_}({made}({row[column].text}, {how}, {chance}, {own[11]}, {own[12]}, {number}, {salt}))"
+            alter, type_ = ("wrong_float", "np.float64") if floating else ("wrong_whole", "np.int64")
+            text = f"{type_}({alter}({row[column].text}, {how}, {chance}, {own[11]}, {own[12]}, {number}, {salt}))"
             wrong.sub(f"if {number} >= 0:").add(f"{row[column].text} = {text}")
     through = block.sub(f"for {function.fresh('pass')} in range({times} if {struck} else 1):")
     return StepRow(through, row, incoming.counter, incoming.most)

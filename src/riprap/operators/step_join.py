@@ -35,24 +35,24 @@ def join_step(function: Function, operator: JoinOperator, inputs: Sequence[StepR
     spec, setting = operator.spec, operator.setting
     if any(incoming.most > 1 for incoming in inputs) and not function.merged:
         raise CannotCompile("a port can have several rows for one row of the entry")
-    kept = 0 if isinstance(spec.windows[0], Count) else 1
+    stored_port = 0 if isinstance(spec.windows[0], Count) else 1
     name = operator_name(spec)
     blocks = [incoming.block for incoming in inputs]
     if not comes_first(*blocks):
         flags = [flag(function, incoming) for incoming in inputs]
         blocks = [home.sub(f"if {has}:") for has in flags]
-    made: StepRow | None = None
+    output: StepRow | None = None
     for port in (0, 1):  # the lower port first: row order is merge order
         row, block = inputs[port].row, blocks[port]
         keys = [row[pair[port]] for pair in spec.on]
         outside, hit = block, function.fresh("hit")
-        if port != kept and spec.outer(port):
+        if port != stored_port and spec.outer(port):
             block.add(f"{hit} = False")
         block, group = group_of(function, block, name, operator, keys, False, inputs[port].most)
-        ends = ends_of(function, name, operator, kept)
+        ends = ends_of(function, name, operator, stored_port)
         at, index = function.fresh("at"), function.fresh("a")
         block.add(f"{at} = np.uint64({group})")
-        if port == kept:
+        if port == stored_port:
             block.add(f"{index} = {ends}[{at}, 1]", f"{ends}[{at}, 0] = {index}", f"{ends}[{at}, 1] = {index} + 1")
             for column in operator.stored[port]:
                 value = row[column]
@@ -66,17 +66,17 @@ def join_step(function: Function, operator: JoinOperator, inputs: Sequence[StepR
         for column, origin in operator.port_of.items():
             if origin == port and column in row:
                 pair[column] = row[column]
-            elif origin != port and column in operator.stored[kept]:
-                field = setting.schemas[kept].field(column)
-                read = read_back(function, name, operator, kept, column, at, field.type, field.nullable)
+            elif origin != port and column in operator.stored[stored_port]:
+                field = setting.schemas[stored_port].field(column)
+                read = read_back(function, name, operator, stored_port, column, at, field.type, field.nullable)
                 pair[column] = under_name(function, block, read)  # a copy: the store may change in this row
         met: Row = pair | key_parts(row)
         if spec.predicate is not None:
             block, met = where(function, block, met, spec.predicate)
         if spec.outer(port):
             block.add(f"{hit} = True")
-            there = {c: v for c, v in pair.items() if operator.port_of[c] != port}
-            met = pair | {c: _if_hit(outside, v, hit) for c, v in there.items()} | key_parts(row)
+            stored_values = {c: v for c, v in pair.items() if operator.port_of[c] != port}
+            met = pair | {c: _if_hit(outside, v, hit) for c, v in stored_values.items()} | key_parts(row)
             block = outside
         wanted = setting.wanted[0]
         if spec.projections is None:
@@ -84,9 +84,9 @@ def join_step(function: Function, operator: JoinOperator, inputs: Sequence[StepR
         else:
             columns = {c: function.expression(block, met, e) for c, e in spec.projections if c in wanted}
         counter = counted(function, block, f"n_{name}")
-        made = StepRow(block, columns | key_parts(row), counter, inputs[port].most)
-    assert made is not None
-    return made
+        output = StepRow(block, columns | key_parts(row), counter, inputs[port].most)
+    assert output is not None
+    return output
 
 
 def _if_hit(block: Block, value: Value, hit: str) -> Value:

@@ -142,7 +142,7 @@ class _Step:
             conditions.append(f"{a} % {function.number(f'{name}_every', lambda: every)} == 0")
         if not spec.partial:
             conditions.append(f"{a} - {lo} == {size}")
-        made: dict[str, Value] = {column: incoming.row[column] for column in spec.by}
+        columns: dict[str, Value] = {column: incoming.row[column] for column in spec.by}
         if conditions:
             emits = function.fresh("emits")
             block.add(f"{emits} = {' and '.join(conditions)}")
@@ -157,9 +157,9 @@ class _Step:
         self._store(block)
         block.add(*end)
         below = block.sub(f"if {emits}:") if conditions else block
-        made |= results
+        columns |= results
         names = operator.setting.output_schemas[0].names
-        row = {column: made[column] for column in names if column in operator.setting.wanted[0]}
+        row = {column: columns[column] for column in names if column in operator.setting.wanted[0]}
         counter = incoming.counter if below is incoming.block else counted(function, below, f"n_{name}")
         if events is not None:
             events.emitted(below, g, counter)

@@ -67,7 +67,7 @@ def scan_step(function: Function, operator: ScanOperator, incoming: StepRow) -> 
         row = dict(known)
         counter = counted(function, block, f"n_{name}")
     if spec.projections is None:
-        made = {column: row[column] for column in setting.output_schemas[0].names if column in setting.wanted[0]}
+        result = {column: row[column] for column in setting.output_schemas[0].names if column in setting.wanted[0]}
     else:
-        made = {c: function.expression(block, row, e) for c, e in spec.projections if c in setting.wanted[0]}
-    return StepRow(block, made | key_parts(incoming.row), counter, incoming.most)
+        result = {c: function.expression(block, row, e) for c, e in spec.projections if c in setting.wanted[0]}
+    return StepRow(block, result | key_parts(incoming.row), counter, incoming.most)

@@ -138,12 +138,12 @@ def _functor(function: Function, operator: Operator, incoming: StepRow) -> StepR
         block, row = where(function, block, row, spec.predicate)
         counter = counted(function, block, f"n_{operator_name(spec)}")
     if spec.projections is not None:
-        made = {
+        result = {
             name: function.expression(block, row, expression)
             for name, expression in spec.projections
             if name in operator.setting.wanted[0]
         }
-        row = made | key_parts(row)
+        row = result | key_parts(row)
     return StepRow(block, row, counter, incoming.most)
 
 
@@ -184,21 +184,21 @@ def _union(function: Function, operator: UnionOperator, inputs: Sequence[StepRow
     keys = [n for n in (TS, SRC, SEQ) if n in inputs[0].row]
     if len({SRC in incoming.row for incoming in inputs}) > 1 or len({incoming.row.get(N) for incoming in inputs}) > 1:
         raise CannotCompile("ports whose order keys have different parts")
-    made: dict[str, Value] = {}
+    result: dict[str, Value] = {}
     for column in [*wanted, *keys]:
         values = [incoming.row[column] for incoming in inputs]
         if len({(value.type, value.dictionary) for value in values}) > 1:
             raise CannotCompile("text of several dictionaries")
         valid = any(value.valid is not None for value in values)
         if len({(value.text, value.valid) for value in values}) == 1:
-            made[column] = values[0]
+            result[column] = values[0]
         else:
             own = f"{name}_{identifier(column)}"
-            made[column] = Value(values[0].type, own, f"{own}_ok" if valid else None, values[0].dictionary)
+            result[column] = Value(values[0].type, own, f"{own}_ok" if valid else None, values[0].dictionary)
     for index, (incoming, has) in enumerate(zip(inputs, flags, strict=True)):
         chosen = loop.sub(f"if {port} == {index}:")
         chosen.sub(f"if not {has}:").add("continue")
-        for column, value in made.items():
+        for column, value in result.items():
             of_port = incoming.row[column]
             if (value.text, value.valid) != (of_port.text, of_port.valid):  # else it is equal already
                 chosen.add(f"{value.text} = {of_port.text}")
@@ -206,15 +206,17 @@ def _union(function: Function, operator: UnionOperator, inputs: Sequence[StepRow
                     chosen.add(f"{value.valid} = {of_port.valid or True}")
     if operator.renumbers:
         last = function.column(f"{name}_last", "int64", lambda views: operator.numbering.last)
-        src = made[SRC].text if SRC in made else str(operator.setting.shapes[0].src)
+        src = result[SRC].text if SRC in result else str(operator.setting.shapes[0].src)
         number = f"{name}_n"
-        same = loop.sub(f"if {last}[0] == {made[TS].text} and {last}[1] == {src} and {last}[2] == {made[SEQ].text}:")
+        same = loop.sub(
+            f"if {last}[0] == {result[TS].text} and {last}[1] == {src} and {last}[2] == {result[SEQ].text}:"
+        )
         same.add(f"{number} = {last}[3]")
-        loop.sub("else:").add(f"{number} = np.int64(0)", f"{last}[0] = {made[TS].text}", f"{last}[1] = {src}",
-                              f"{last}[2] = {made[SEQ].text}")  # fmt: skip
+        loop.sub("else:").add(f"{number} = np.int64(0)", f"{last}[0] = {result[TS].text}", f"{last}[1] = {src}",
+                              f"{last}[2] = {result[SEQ].text}")  # fmt: skip
         loop.add(f"{last}[3] = {number} + 1")
-        made[N] = Value(pa.int64(), number)
+        result[N] = Value(pa.int64(), number)
     elif N in inputs[0].row:
-        made[N] = inputs[0].row[N]
+        result[N] = inputs[0].row[N]
     counter = counted(function, loop, f"n_{name}")
-    return StepRow(loop, made, counter, len(inputs))
+    return StepRow(loop, result, counter, len(inputs))

@@ -213,19 +213,19 @@ class Tracker:
             return
         store, frame = self._operator.stores[0], self.frame
         opened, closed = np.empty((2, len(groups)), np.int64), np.empty(len(groups), np.int64)
-        made, from_earlier, ended, dirty = tumble(
+        opening, from_earlier, ended, dirty = tumble(
             groups, heads, store.head, store.tail, self.number, self.base, self.origin, self.first, self.chain,
             self.at[0], self.saved[0], self.since, self.start[0], frame, self._numbers, self.now, rows,
             *self.bases.places, *self.origins.places, opened, closed,
         )  # fmt: skip
         self._within += emitted - from_earlier
-        self.open += made - ended
-        if made or dirty:
-            self.bases.add(frame - 1, made + dirty)
-        if made:
-            self.origins.add(frame, made)
-            self._numbers += made
-            self._opened.append(opened[:, :made])
+        self.open += opening - ended
+        if opening or dirty:
+            self.bases.add(frame - 1, opening + dirty)
+        if opening:
+            self.origins.add(frame, opening)
+            self._numbers += opening
+            self._opened.append(opened[:, :opening])
         if from_earlier:
             self._closed.append(self._operator.groups.hashes[closed[:from_earlier]])
 
@@ -298,8 +298,8 @@ class Tracker:
         groups = _NOTHING
         if self._opened:
             groups, numbers = self.opened_since()
-            there = self.number[groups] == numbers
-            groups = groups if there.all() else groups[there]
+            still_open = self.number[groups] == numbers
+            groups = groups if still_open.all() else groups[still_open]
         closed = _NO_HASHES
         if self._closed:
             closed = self._closed[0] if len(self._closed) == 1 else np.concatenate(self._closed)
@@ -342,8 +342,8 @@ class Tracker:
         self.since[groups] = _LEAST  # so all of them count as slow
         self.base[groups], self.origin[groups], self.chain[groups], self.saved[:, groups] = bases, origins, chain, saved
         for counts, frames in ((self.bases, bases[bases >= 0]), (self.origins, origins)):
-            for one, windows in zip(*np.unique(frames, return_counts=True), strict=True):
-                counts.add(int(one), int(windows))
+            for frame_, windows in zip(*np.unique(frames, return_counts=True), strict=True):
+                counts.add(int(frame_), int(windows))
 
     def moving(self) -> "Moving":
         """What is needed to find the open windows again after the operator has renumbered its groups."""
@@ -354,21 +354,21 @@ class Tracker:
 
     def moved(self, before: "Moving") -> None:
         """The operator has renumbered its groups."""
-        operator, there = self._operator, before.groups
-        now = operator.groups.groups(before.columns) if before.columns and len(there) else there
+        operator, old_groups = self._operator, before.groups
+        new_groups = operator.groups.groups(before.columns) if before.columns and len(old_groups) else old_groups
         for store in operator.stores.values():
             store.reserve(_NOTHING)
         old = {name: getattr(self, name) for name in self._BY_GROUP}
         self._make(max(64, operator.groups.count))
         for name in self._BY_GROUP:
-            getattr(self, name)[..., now] = old[name][..., there]
+            getattr(self, name)[..., new_groups] = old[name][..., old_groups]
         self.touched[:] = 0
         new = np.full(len(old["number"]), -1, np.int64)
-        new[there] = now
+        new[old_groups] = new_groups
         self._opened = [np.stack([new[groups], numbers])[:, new[groups] >= 0] for groups, numbers in self._opened]
         if self.renumbered is not None:
             self.renumbered(new)
-        self.close_empty(now)  # their rows may have been evicted
+        self.close_empty(new_groups)  # their rows may have been evicted
 
 
 class Moving(NamedTuple):

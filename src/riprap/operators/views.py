@@ -82,11 +82,11 @@ class ColumnView(NamedTuple):
 def column_of(array: pa.Array) -> ColumnView:
     """A view of an Arrow array of any type that a stream may have, in any encoding."""
     type_, valid, dictionary = array.type, None, None
-    kept = _DTYPES.get(type_.id)
+    dtype = _DTYPES.get(type_.id)
     if array.null_count:
         valid = _bytes(array.buffers()[0], array.offset, len(array))
-    if kept is not None:
-        return ColumnView(type_, _values(array, kept), valid)
+    if dtype is not None:
+        return ColumnView(type_, _values(array, dtype), valid)
     if type_.id == _BOOLEAN:
         return ColumnView(type_, _bytes(array.buffers()[1], array.offset, len(array)), valid)
     if type_.id != _DICTIONARY:

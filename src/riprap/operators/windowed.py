@@ -123,8 +123,8 @@ class WindowedOperator(Operator):
 
     def digest(self) -> Digest:
         self.settle()
-        each = [store.live() for store in self.stores.values()]  # ascending
-        groups = each[0] if len(each) == 1 else np.unique(np.concatenate(each))
+        live = [store.live() for store in self.stores.values()]  # ascending
+        groups = live[0] if len(live) == 1 else np.unique(np.concatenate(live))
         total = self._digests(groups)
         order = np.argsort(self.groups.hashes[groups], kind="stable")
         return Digest(self.groups.hashes[groups][order], total[order])

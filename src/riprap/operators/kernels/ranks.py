@@ -94,7 +94,7 @@ def ranked(column, valid, at, mask, lo, hi, signed):
     `signed`: -0.0 and 0.0 are distinct. The sort is stable, and -0.0 comes first.
     """
     ranks = np.full(hi - lo, -1, np.int64)
-    there = np.empty(hi - lo, np.int64)
+    places = np.empty(hi - lo, np.int64)
     held = np.empty(hi - lo, column.dtype)
     count = 0
     for turn in range(2 if signed else 1):
@@ -102,7 +102,7 @@ def ranked(column, valid, at, mask, lo, hi, signed):
             p = at + (a & mask)
             below = signed and below_zero(column[p])
             if (len(valid) == 0 or valid[p]) and (not signed or below != (turn == 1)):
-                there[count] = a - lo
+                places[count] = a - lo
                 held[count] = column[p]
                 count += 1
     ascending = np.argsort(held[:count], kind="mergesort")
@@ -114,7 +114,7 @@ def ranked(column, valid, at, mask, lo, hi, signed):
         if k == 0 or differs(x, last) or (signed and below_zero(x) != below_zero(last)):
             values[different] = x
             different += 1
-        ranks[there[ascending[k]]] = different - 1
+        ranks[places[ascending[k]]] = different - 1
     return ranks, values[:different]
 
 

@@ -73,7 +73,7 @@ def tumble(
     the `rows` that had arrived before. `now`: time of the last row. Returns how many windows opened, how many of
     those that an earlier frame opened closed, how many closed in total, and how many became dirty.
     """
-    made = from_earlier = ended = dirty = 0
+    opening = from_earlier = ended = dirty = 0
     for t in range(len(touched)):
         g = touched[t]
         if number[g] >= 0:
@@ -92,7 +92,7 @@ def tumble(
             number[g] = -1
             base[g] = -1
         if tail[g] > head[g]:
-            number[g] = numbers + made
+            number[g] = numbers + opening
             first[g] = frame
             base[g] = frame - 1
             origin[g] = frame
@@ -102,10 +102,10 @@ def tumble(
             since[g] = now
             if head[g] == heads[t]:
                 start[g] = rows
-            opened[0, made] = g
-            opened[1, made] = number[g]
-            made += 1
-    return made, from_earlier, ended, dirty
+            opened[0, opening] = g
+            opened[1, opening] = number[g]
+            opening += 1
+    return opening, from_earlier, ended, dirty
 
 
 @kernel
