@@ -180,7 +180,7 @@ def test_what_cannot_be_repeated_cannot_be_planned_or_proven(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "dicing.py").write_text(DICE)
-    with pytest.raises(PlanError, match=r"Thrown is not deterministic: it would give out others; .* make it"):
+    with pytest.raises(PlanError, match=r"Thrown is not deterministic: its output would differ; .* make it"):
         run("plan", "dicing:app", "--recovery", "2s", "--latency", "1s")
     for name, why in (
         ("sampled", "stream Double→Out is retained while its consumer is down, which goes with the protocol partial"),

@@ -25,9 +25,9 @@ def said(commands):
 
 def answered(detector, **more):
     """What it says when everybody has answered the round under way, or the first that begins."""
-    commands = [c for pe in PES for c in detector.heard(pe, rest(pe, **more))]
+    commands = [c for pe in PES for c in detector.receive(pe, rest(pe, **more))]
     (asked,) = {message["asked"] for message in said(commands)}
-    return said([c for pe in PES for c in detector.heard(pe, rest(pe, asked, **more))])
+    return said([c for pe in PES for c in detector.receive(pe, rest(pe, asked, **more))])
 
 
 def test_it_asks_twice_and_tells_what_may_come():
@@ -38,20 +38,20 @@ def test_it_asks_twice_and_tells_what_may_come():
 
 def test_it_says_nothing_while_something_is_on_its_way():
     detector = Detector(PES)
-    assert not detector.heard("Head", rest("Head"))
-    assert not detector.heard("Body", rest("Body", taken=2))  # the head has sent 3
-    assert said(detector.heard("Body", rest("Body")))
+    assert not detector.receive("Head", rest("Head"))
+    assert not detector.receive("Body", rest("Body", taken=2))  # the head has sent 3
+    assert said(detector.receive("Body", rest("Body")))
 
 
 def test_what_moved_between_the_answers_is_no_moment_of_rest():
     """Both rounds agree in their numbers, but not with each other: a row went round while they were asked."""
     detector = Detector(PES)
-    (asked,) = {m["asked"] for pe in PES for m in said(detector.heard(pe, rest(pe)))}
-    detector.heard("Head", rest("Head", asked, sent=4, taken=4))
-    again = said(detector.heard("Body", rest("Body", asked, sent=4, taken=4)))
+    (asked,) = {m["asked"] for pe in PES for m in said(detector.receive(pe, rest(pe)))}
+    detector.receive("Head", rest("Head", asked, sent=4, taken=4))
+    again = said(detector.receive("Body", rest("Body", asked, sent=4, taken=4)))
     assert again == [{"asked": asked + 1}] * 2
-    detector.heard("Head", rest("Head", asked + 1, sent=4, taken=4))
-    assert "standing" in said(detector.heard("Body", rest("Body", asked + 1, sent=4, taken=4)))[0]
+    detector.receive("Head", rest("Head", asked + 1, sent=4, taken=4))
+    assert "standing" in said(detector.receive("Body", rest("Body", asked + 1, sent=4, taken=4)))[0]
 
 
 def test_feedback_is_closed_everywhere_before_it_ends():
@@ -66,9 +66,9 @@ def test_feedback_is_closed_everywhere_before_it_ends():
 def test_it_does_not_end_while_progress_is_on_its_way():
     detector, over = Detector(PES), Standing(reach=50)
     for pe in PES:
-        detector.heard(pe, rest(pe, standing=over))
-    detector.heard("Head", rest("Head", 1, standing=over, told=[60, 0, 0, 0]))
-    assert "standing" in said(detector.heard("Body", rest("Body", 1, standing=over, told=[59, 0, 0, 0])))[0]
+        detector.receive(pe, rest(pe, standing=over))
+    detector.receive("Head", rest("Head", 1, standing=over, told=[60, 0, 0, 0]))
+    assert "standing" in said(detector.receive("Body", rest("Body", 1, standing=over, told=[59, 0, 0, 0])))[0]
 
 
 def test_time_does_not_go_on_for_ever_behind_the_end():

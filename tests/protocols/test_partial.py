@@ -18,7 +18,7 @@ from riprap.protocols.events import (
     TakeCheckpoint,
     Tick,
 )
-from riprap.protocols.partial import EVERY, KEPT, PARTIAL, Partial, PartialDirector, plan
+from riprap.protocols.partial import EVERY, RETAINED, PARTIAL, Partial, PartialDirector, plan
 from riprap.protocols.protocol import WHOLE, Neighbour, OperatorFacts, Surroundings, Unit
 
 IN, OUT = ChannelId("A→B"), ChannelId("B→C")
@@ -120,9 +120,9 @@ def test_what_nobody_gave_an_interval_is_saved_as_often_as_it_costs_little():
 def test_the_director_keeps_the_newest_of_each_unit():
     director = PARTIAL.director({})
     assert isinstance(director, PartialDirector)
-    ids = [CheckpointId("B", "B", 1, number) for number in range(1, KEPT + 3)]
-    found = director.handle(Joined("B", 2, 0, {id_: Cut() for id_ in ids[:KEPT]}))
+    ids = [CheckpointId("B", "B", 1, number) for number in range(1, RETAINED + 3)]
+    found = director.handle(Joined("B", 2, 0, {id_: Cut() for id_ in ids[:RETAINED]}))
     assert found == []
-    for old, new in zip(ids, ids[KEPT:], strict=False):
+    for old, new in zip(ids, ids[RETAINED:], strict=False):
         assert director.handle(CheckpointDurable(new, Cut(), 0, 0, False, 10, 5)) == [Delete((old,))]
     assert director.handle(CheckpointDurable(CheckpointId("C", "B", 1, 1), Cut(), 0, 0, False, 10, 5)) == []

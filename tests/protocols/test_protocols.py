@@ -166,12 +166,12 @@ class Directed:
         self.log += [command.record for command in commands if isinstance(command, d.Persist)]
         return commands
 
-    def subscriptions(self, event):
+    def handle(self, event):
         return self.obey(self.director.handle(event))
 
     def joined(self, **epochs):
         return [
-            c for pe, epoch in epochs.items() for c in self.subscriptions(d.Joined(pe, epoch, self.director.line, {}))
+            c for pe, epoch in epochs.items() for c in self.handle(d.Joined(pe, epoch, self.director.line, {}))
         ]
 
     def captured(self, pe, epoch, tag, sent, taken):
@@ -181,7 +181,7 @@ class Directed:
             inlets={ChannelId(f"e{at - 1}→{pe}"): InletCut(taken, taken)} if at else {},
             sent={ChannelId(f"{pe}→e{at + 1}"): sent} if at < 2 else {},
         )
-        return self.subscriptions(
+        return self.handle(
             d.CheckpointDurable(CheckpointId(pe, WHOLE, epoch, 1), cut, self.director.line, tag, False, 0, 0)
         )
 
@@ -193,19 +193,19 @@ def told(commands, word):
 def test_who_stays_goes_on_when_the_others_that_live_have_gone_back():
     run = Directed()
     run.joined(e0=1, e1=2, e2=3)
-    assert told(run.subscriptions(d.Lost("e1", 2)), "halt") == {"e0", "e2"}
+    assert told(run.handle(d.Lost("e1", 2)), "halt") == {"e0", "e2"}
     run.captured("e0", 1, -1, sent=5, taken=0)
     line = run.captured("e2", 3, -1, sent=0, taken=4)  # of what e1 will not have sent
     (back,) = [command for command in line if isinstance(command, d.RollBack)]
     assert set(back.targets) == {"e1", "e2"}
-    assert not told([*line, *run.subscriptions(d.DirectorTick(1))], "resume")
+    assert not told([*line, *run.handle(d.DirectorTick(1))], "resume")
     assert "e0" in told(run.joined(e2=4), "resume")  # e1 is down: nothing comes from it
 
 
 def test_one_that_stayed_and_died_unheard_is_noticed():
     run = Directed()
     run.joined(e0=1, e1=2, e2=3)
-    run.subscriptions(d.Lost("e2", 3))
+    run.handle(d.Lost("e2", 3))
     run.captured("e0", 1, -1, sent=5, taken=0)
     run.captured("e1", 2, -1, sent=4, taken=5)
     assert run.director.line == 1

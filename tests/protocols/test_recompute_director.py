@@ -70,7 +70,7 @@ def test_whatever_may_be_recomputed_from_stays():
                 for one in kept[consumer].values():
                     serving = [c for c in kept[producer].values() if recompute.serves(c, one, [channel])]
                     assert len(serving) >= 2 or not deleted[producer], (seed, number)
-                few = len(kept[consumer]) < recompute.KEPT
+                few = len(kept[consumer]) < recompute.RETAINED
                 assert not (few and deleted[producer]), "a consumer with few checkpoints may begin afresh"
         assert all(deleted[pe] > 10 for pe in "ABCD"), deleted
         assert all(len(found) < 60 for found in kept.values())

@@ -25,7 +25,7 @@ from riprap.protocols.events import (
     StateDigested,
     Unpark,
 )
-from riprap.protocols.events import DirectorTick as ElementTick
+from riprap.protocols.events import Tick as ElementTick
 from riprap.protocols.partial import PARTIAL
 from riprap.protocols.protocol import Membership, Neighbour, OperatorFacts, Surroundings
 from riprap.replication.ha import NOBODY, OURS, HaDirector, replicated

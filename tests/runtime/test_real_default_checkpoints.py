@@ -16,7 +16,7 @@ from riprap.graph.annotations import persist
 from riprap.graph.builder import App
 from riprap.operators.user import Rows, UserOperator
 from riprap.protocols.cut import Cut
-from riprap.protocols.partial import KEPT
+from riprap.protocols.partial import RETAINED
 from riprap.protocols.protocol import WHOLE
 from riprap.runtime.coordination.coordinator import Coordinator
 from riprap.runtime.input_hold import release_inputs
@@ -115,7 +115,7 @@ def test_a_killed_element_reads_again_what_came_since_its_checkpoint_and_its_inp
         hosts.close()
     found = pa.Table.from_batches([item.batch for item in PersistentStream.open(directory / "sinks" / "Sink").read()])
     assert found["x"].to_pylist() == [row % 5_000 for row in range(supply.rows)]
-    assert len(list((directory / "checkpoints" / "T" / WHOLE).glob("*.manifest"))) <= KEPT + 1
+    assert len(list((directory / "checkpoints" / "T" / WHOLE).glob("*.manifest"))) <= RETAINED + 1
     assert stream.readers(), "a run that was killed as a whole could be resumed"
     release_inputs(directory, inputs)
     assert stream.readers() == {}

@@ -69,7 +69,7 @@ def test_with_virtual_checkpoints_some_stay_as_they_are(name):
     stayed = 0
     for seed in range(6):
         simulation = run(name, seed, virtual=True)
-        elements = len(simulation.lives)
+        elements = len(simulation.incarnations)
         stayed += sum(elements - len(entry["targets"]) for entry in simulation.director_log if "targets" in entry)
     assert stayed > 2
 
@@ -108,7 +108,7 @@ def test_nothing_is_lost_in_thousands_of_schedules(name):
 
 def test_what_does_not_go_together_is_told():
     for wrong, told in [
-        ({"name": "coördinated"}, "no protocol is called"),
+        ({"name": "coördinated"}, "unknown protocol"),
         ({"name": "coordinated", "interval": "0s"}, "need a time between them"),
         ({"name": "coordinated", "interval": "10"}, "cannot read '10' as a duration"),
         ({"name": "coordinated", "log": "volatile"}, "--log is for uncoordinated and induced"),

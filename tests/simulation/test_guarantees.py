@@ -1,4 +1,4 @@
-"""The table of docs/internals/protocols.md: what each protocol guarantees with each log and sink, checked by seeded schedules.
+"""The table of docs/internals/protocols.md: each protocol with each log and sink, checked by seeded schedules.
 
 With volatile logs a chain of operators that give one row for each row loses no more than what the numbers of its
 streams say is missing, and gives nothing twice; with persistent ones, or where rows are held, it loses nothing. Dice,
@@ -205,7 +205,7 @@ def test_what_cannot_be_promised_is_refused(protocol, log, sinks):
     with pytest.raises(UsageError, match="rows are lost: use --log persistent"):
         configured(protocol, log=log, sinks=sinks)
     for name in ("partial", "recompute"):
-        with pytest.raises(UsageError, match="has no such line"):
+        with pytest.raises(UsageError, match="does not commit checkpoints"):
             configured(name, sinks="committed")
     with pytest.raises(UsageError, match="not deterministic"):
         arrange(diced(Random(1)), "none", None, *configured("repeat"))

@@ -1,1 +1,1 @@
-"""Pure machines: events in, commands out. No I/O, no clock, no randomness of their own."""
+"""Checkpoint protocols as pure state machines: events in, commands out. No I/O, no clock, no own randomness."""

@@ -1,22 +1,23 @@
-"""What every protocol shares: the two ends of a channel, as machines over numbers and order keys.
+"""The two ends of a channel as state machines over item numbers and order keys. All protocols share them.
 
-Items of a channel are numbered from 0 over the whole run. A consumer knows the number that it expects next, so of any
-message it can tell what is new, repeated or missing, however items were cut into messages and whoever was restarted.
+Items of a channel are numbered from 0 over the whole run. A consumer knows the next number that it expects, so it can
+tell which items of a message are new, repeated or missing, whatever the batching and whichever process restarted.
 
-*Retention* is a property of a link: what its producer does with items that their consumer may ask for again.
+*Retention* is a property of a link: what its producer does with items that the consumer may request again.
 
-    discard  nothing: what is numbered while nobody is there is lost (in `partial`: a gap)
-    hold     keeps them in memory, and beyond a limit on disk, until the consumer acknowledges them (a buffer)
-    log      appends them to a persistent stream, from which the consumer reads (a replay)
-    remember of a replicated producer: the active replica discards, its backups keep what the consumer has not had
-    recompute  nothing once they are sent: the consumer recomputes what it misses, from what its producers work on
-    while-down  nothing while the consumer is there; when it is gone they go to disk, or a share of them, and when it
-             has caught up writing stops
-    copy     of a producer or a consumer in copies: keeps them until every copy of the consumer has had them
+    discard     nothing: items numbered while the consumer is down are lost (in `partial`: a gap)
+    hold        holds them in memory, and beyond a limit on disk, until the consumer acknowledges them (a buffer)
+    log         appends them to a persistent stream, which the consumer reads (a replay)
+    remember    for a replicated producer: the active replica discards, its standbys retain undelivered items
+    recompute   nothing once they are sent: the consumer recomputes missing items from its producers' inputs
+    while-down  nothing while the consumer is up; while it is down all items, or a share of them, go to disk, until it
+                has caught up
+    copy        where the producer or the consumer runs in copies: retains them until every copy of the consumer has
+                processed them
 
-Two rules keep the order of keys over crashes where numbers cannot: an inlet drops what is *late*, at or below a key
-that its operator has passed without it; an outlet drops what was *promised* not to come, at or below a key that another
-life had come to.
+Two rules preserve key order across crashes where numbers cannot: the receiving end drops *late* items, at or below a
+key that its operator has already passed; the sending end drops items at or below the watermark that another
+incarnation has *promised*.
 """
 
 from bisect import bisect_left, bisect_right
@@ -31,23 +32,23 @@ from riprap.operators.kernels.hashing import SEED, hash_words
 
 Retention = Literal["discard", "hold", "log", "remember", "recompute", "while-down", "copy"]
 
-NOTHING = -1  # `ReceivingEnd.fresh`: the message says nothing that is not known
+NOTHING = -1  # `ReceivingEnd.fresh`: the message contains nothing new
 
-ALL = 1 << 62  # `Delivered.items`: nothing at or below the key will be taken any more
+ALL = 1 << 62  # `Delivered.items`: no more items at or below the key will be accepted
 
 
 class Delivered(NamedTuple):
-    """How far a consumer has come on a channel, in words that every replica of its producer understands.
+    """The delivered position of a consumer on a channel, in a form that is valid for every replica of its producer.
 
-    Numbers are one replica's; keys are everybody's. Keys never fall, and few items share one: a punctuation has the key
-    of the tuple before it.
+    Item numbers belong to one replica; keys are common to all. Keys never decrease, and few items share one: a
+    punctuation has the key of the tuple before it.
     """
 
     key: OrderKey = START_KEY
-    items: int = 0  # with this key, that it had
+    items: int = 0  # delivered items with this key
 
     def after(self, keys: Keys, watermark: OrderKey | None) -> "Delivered":
-        """When items with these keys have come too, and then this progress."""
+        """The position after items with these keys and then this watermark."""
         delivered, count = self, len(keys.ts)
         if count:
             last = keys.at(count - 1)
@@ -60,15 +61,15 @@ class Delivered(NamedTuple):
 
 
 class Skip:
-    """Tells, of items that a replica gives out in their order, which ones the consumer has had from another."""
+    """Finds, among the items that a replica emits in order, those that another replica already delivered."""
 
     def __init__(self, delivered: Delivered) -> None:
         self._key, self._left = delivered
         self.skipped = 0
-        self.over = False  # the first that it had not was there
+        self.over = False  # the first undelivered item was found
 
     def of(self, keys: Keys) -> int:
-        """How many of the first items it had."""
+        """How many of the first items were already delivered."""
         if self.over:
             return 0
         count = len(keys.ts)
@@ -82,26 +83,26 @@ class Skip:
 
 @dataclass(slots=True)
 class ReceivingEnd:
-    """The consumer's end, in one life."""
+    """The consumer's end, in one incarnation."""
 
     retention: Retention
-    next: int  # number of the item that is expected: all below were taken into the element, or will not come
-    epoch: int = -1  # of the producer, the newest heard of
-    gone: bool = False  # its connection broke, and nothing has come since
-    doubtful: bool = False  # what comes first may be late
+    next: int  # number of the expected item: all below were accepted, or will not arrive
+    epoch: int = -1  # the newest known epoch of the producer
+    gone: bool = False  # its connection broke, and nothing has arrived since
+    doubtful: bool = False  # the first items may be late
 
     def back(self, epoch: int, number: int) -> bool:
-        """Whether a message is the first of a producer that is back, or of one that has left items out."""
+        """Whether a message is the first after a broken connection, of a new incarnation, or after a gap."""
         return self.gone or -1 < self.epoch < epoch or (number > self.next and epoch >= self.epoch)
 
     def follows(self, epoch: int, number: int) -> bool:
-        """Whether a message is just what is expected, of the producer that is known: all of it is new."""
+        """Whether a message starts with the expected item, from the known incarnation: all of it is new."""
         return number == self.next and epoch == self.epoch and not self.gone
 
     def fresh(self, epoch: int, number: int, items: int) -> int:
-        """How many of the first items of a message are not new; `NOTHING`: it is to be dropped whole."""
+        """How many of the first items of a message are duplicates; `NOTHING`: drop the whole message."""
         if epoch < self.epoch:
-            return NOTHING  # a life that has been replaced
+            return NOTHING  # from a fenced incarnation
         self.epoch, self.gone = epoch, False
         skip = self.next - number
         if skip <= 0:
@@ -109,19 +110,19 @@ class ReceivingEnd:
         return skip if skip <= items else NOTHING
 
     def ahead(self, number: int) -> bool:
-        """Whether an item of this number has to wait for those before it, which are recomputed."""
+        """Whether this item has to wait for earlier ones that are being recomputed."""
         return number > self.next and self.retention == "recompute"
 
     def lost_producer(self, epoch: int) -> bool:
-        """The producer's connection broke; whether that is news."""
+        """The producer's connection broke. Returns whether this was not known yet."""
         if epoch < self.epoch or self.gone:
             return False
         self.gone = True
         return True
 
     def late(self, keys: Keys, reached: OrderKey) -> int:
-        """How many of the first items come too late. From the first that does not, the producer's order is enough,
-        unless it is gone: others do not wait for what it had sent before, and that may still be on its way in.
+        """How many of the first items are late. After the first timely one no check is needed, since keys ascend,
+        unless the producer is gone: the merge then does not wait for its earlier items, which may still arrive.
         """
         count = len(keys.ts)
         late = bisect_right(range(count), reached, key=keys.at)
@@ -131,25 +132,25 @@ class ReceivingEnd:
 
 @dataclass(slots=True)
 class SendingEnd:
-    """The producer's end, in one life."""
+    """The producer's end, in one incarnation."""
 
     retention: Retention
     number: int  # of the next item
-    promised: OrderKey = START_KEY  # nothing at or below it will be given out, in this life or another
-    guarded: bool = False  # what this life gives out first may be what another one promised not to
-    skip: Skip | None = None  # instead: what the consumer had from another replica
-    up: bool | None = None  # somebody takes it; None: not known yet, so what is sent waits
+    promised: OrderKey = START_KEY  # watermark: no incarnation emits anything at or below it from now on
+    guarded: bool = False  # the first items of this incarnation may lie at or below another one's watermark
+    skip: Skip | None = None  # instead: items that another replica already delivered
+    up: bool | None = None  # the consumer is connected; None: not known yet, so items wait
     header: bytes = b""  # of items that are numbered now
-    lossy: bool = False  # what was sent and is held may be forgotten where it does not fit into memory
+    lossy: bool = False  # sent items that are held may be dropped where they do not fit into memory
 
     def numbered(self, items: int) -> int:
-        """Give items their numbers; returns the first."""
+        """Number the items; returns the first number."""
         number = self.number
         self.number += items
         return number
 
     def broken(self, keys: Keys) -> int:
-        """How many of the first items would break a promise of another life. Keys never fall on a channel."""
+        """How many of the first items would violate another incarnation's watermark. Keys ascend on a channel."""
         if self.skip is not None:
             broken = self.skip.of(keys)
             self.guarded = not self.skip.over
@@ -160,7 +161,7 @@ class SendingEnd:
         return broken
 
     def promise(self, key: OrderKey) -> bool:
-        """Nothing at or below this key will be given out any more; whether that is news."""
+        """Advance the watermark to this key. Returns whether it moved."""
         if key <= self.promised:
             return False
         self.promised = key
@@ -168,9 +169,9 @@ class SendingEnd:
 
 
 def sampled(keys: Keys, share: float) -> np.ndarray:
-    """Which rows belong to a share of all: a hash of the order key decides, so everybody who asks finds the same ones.
+    """Which rows belong to a sample of this share: a hash of the order key decides, so the choice is repeatable.
 
-    A larger share has all rows of a smaller one.
+    A larger share includes all rows of a smaller one.
     """
     hashes = np.full(len(keys.ts), SEED, np.uint64)
     for part in keys:

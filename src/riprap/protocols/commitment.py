@@ -1,13 +1,13 @@
-"""Committed channels: what is given out on them can be seen once nobody will go back to before it.
+"""Committed channels: output becomes visible once no rollback can undo it.
 
-A sink is *eager* (its rows are there as soon as they are given out) or *committed*. An element keeps what it has given
-out on a committed channel to itself, and in its checkpoints, until its director says which checkpoint of it nobody will
-go back to before; then it shows what lies before that one. So what was shown is never taken back, whatever operators do
-when they work again: exactly once, also where they are not deterministic. It costs as much latency as lies between a
-row and the next line.
+A sink is *eager* (its rows are visible as soon as they are emitted) or *committed*. An element withholds the output of
+a committed channel, and saves it in its checkpoints, until the director commits one of these checkpoints; then it
+publishes the output before that one. So published output is never revoked, whatever operators do when they process
+input again: exactly once, even if they are not deterministic. The cost is latency: the time from a row to the next
+committed checkpoint.
 
-The word is the checkpoint itself, and is said again to every life that joins: one that begins from a checkpoint does
-not know whether that one counts.
+The director announces the committed checkpoint again to every incarnation that joins: a restored element does not know
+whether the checkpoint that it started from is committed.
 """
 
 from collections.abc import Mapping
@@ -21,16 +21,16 @@ from riprap.protocols.protocol import Surroundings
 SINKS = ("eager", "committed")
 
 
-def showing(elements: Mapping[str, Surroundings]) -> frozenset[str]:
+def committing_elements(elements: Mapping[str, Surroundings]) -> frozenset[str]:
     """The elements with committed channels."""
     return frozenset(pe for pe, s in elements.items() if any(output.committed for output in s.outputs.values()))
 
 
-def committed(id: CheckpointId) -> SendToElement:
-    """To the element whose checkpoint it is: nobody will go back to before it."""
+def announce_committed(id: CheckpointId) -> SendToElement:
+    """Tell the owner of the checkpoint that it is committed: no rollback will go past it."""
     return SendToElement(id.pe, {"committed": list(id[1:])})
 
 
-def shown(pe: str, message: Mapping[str, Any]) -> list[Command]:
-    """What an element does with that word."""
+def publish_committed(pe: str, message: Mapping[str, Any]) -> list[Command]:
+    """The element's reaction to `announce_committed`."""
     return [Publish(CheckpointId(pe, *message["committed"]))]

@@ -1,22 +1,22 @@
-"""Coordinated checkpointing with aligned markers (after Chandy and Lamport, as dataflow systems do it).
+"""Coordinated checkpointing with aligned markers (Chandy and Lamport's algorithm, as in Flink's aligned barriers).
 
-An element parks a channel behind its marker until the markers of all channels have come; then it captures, sends the
-marker on, and goes on with what it parked. So no item is between two checkpoints of a round: no channel state. A
-channel that has ended counts as marked. An element with sources, or with nothing but feedback, waits for the director's
-word as for one more channel.
+An element parks a channel behind its marker until the markers of all channels have arrived; then it captures, forwards
+the marker, and resumes with the parked items. So no item is in flight between two checkpoints of a round: there is no
+channel state. A channel that has ended counts as marked. An element with sources, or with feedback inputs only, waits
+for the director's start of the round as for one more channel.
 
-Cycles: a channel that leads back is not waited for, or the round would wait for itself. What comes on it between the
-capture and the marker's return is recorded with the checkpoint, which is written when the marker is back.
+Cycles: an element does not wait for feedback channels, or the round would wait for itself. Items that arrive on one
+between the capture and its marker are recorded as channel state; the checkpoint is written when the marker arrives.
 
-Markers are handled on arrival, in front of the merge, so aligning cannot deadlock with the order of keys. A marker of a
-round that is over (done, or aborted) means nothing; a marker of a newer one ends an older one.
+Markers are handled on arrival, before the merge, so alignment cannot deadlock with key order. A marker of a completed
+or aborted round is ignored; a marker of a newer round aborts an older one.
 """
 
 import struct
 from dataclasses import replace
 
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.commitment import shown
+from riprap.protocols.commitment import publish_committed
 from riprap.protocols.events import (
     Abandon,
     Close,
@@ -49,14 +49,14 @@ def round_of(marker: bytes) -> int:
 
 
 class Rounds(Protocol):
-    """What machines of rounds share: the director's words, and which channels a marker goes out on."""
+    """What the round protocols share: the director's messages, and on which channels markers are sent."""
 
     subscriptions = frozenset((FromDirector, MarkerArrived, Ended, Deleted, Dropped))
 
     def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
         super().__init__(surroundings, plan)
-        self.round = 0  # the newest heard of
-        self.over = True  # it is done or aborted here
+        self.round = 0  # the newest known round
+        self.over = True  # it is complete or aborted here
         self.ended: set[ChannelId] = set()
 
     def handle(self, event: Event) -> list[Command]:
@@ -68,7 +68,7 @@ class Rounds(Protocol):
             case FromDirector(message) if "last" in message:
                 return [TakeCheckpoint(WHOLE, int(message["last"]))]
             case FromDirector(message) if "committed" in message:
-                return shown(self.surroundings.pe, message)
+                return publish_committed(self.surroundings.pe, message)
             case MarkerArrived(channel, number, marker):
                 return self.marked(round_of(marker), channel, number)
             case Ended(channel):
@@ -76,12 +76,12 @@ class Rounds(Protocol):
                 return self.closed(channel)
             case Deleted(_, oldest):
                 return released(oldest)
-            case Dropped(_, tag) if tag < 0:  # a last one, for which nobody asks again
+            case Dropped(_, tag) if tag < 0:  # a last checkpoint, which the director does not request again
                 return [TakeCheckpoint(WHOLE, tag)]
         return []
 
     def marked(self, round: int, channel: ChannelId | None, number: int = 0) -> list[Command]:
-        """A marker has come on a channel; None: the director has started the round here."""
+        """A marker has arrived on a channel; None: the director has started the round here."""
         raise NotImplementedError
 
     def closed(self, channel: ChannelId) -> list[Command]:
@@ -92,7 +92,7 @@ class Rounds(Protocol):
         raise NotImplementedError
 
     def markers(self, round: int, *, ahead: bool = False) -> list[Command]:
-        """To every element that this one sends to."""
+        """A marker for every downstream element."""
         outputs = self.surroundings.outputs.items()
         return [SendMarker(channel, marker_of(round), ahead) for channel, neighbour in outputs if neighbour.pe]
 
@@ -109,21 +109,21 @@ class Coordinated(Rounds):
         self.back = set(inputs) - self.forward
         self.marks: set[ChannelId] = set()
         self.parked: list[ChannelId] = []
-        self.asked = False  # by the director
-        self.returning: set[ChannelId] = set()  # channels that lead back, recorded until their marker comes
+        self.started = False  # by the director
+        self.returning: set[ChannelId] = set()  # feedback channels, recorded until their marker arrives
 
     def marked(self, round: int, channel: ChannelId | None, number: int = 0) -> list[Command]:
         if round < self.round or (round == self.round and self.over and channel not in self.returning):
             return []
-        # A new marker parks its channel first: what the round before it had parked, taken now, may bring the rest of
-        # the markers of this one, and so let the channel go on.
+        # Park the channel of a new marker first: unparking the previous round may release the remaining markers of
+        # this round, which would resume the channel.
         commands: list[Command] = [Park(channel)] if channel in self.forward else []
         if round > self.round:
             commands += self.aborted(self.round)
-            self.round, self.over, self.asked = round, False, False
+            self.round, self.over, self.started = round, False, False
             self.marks.clear()
         if channel is None:
-            self.asked = True
+            self.started = True
         elif channel in self.returning:
             self.returning.discard(channel)
             return [*commands, Close(channel, round)]
@@ -139,7 +139,7 @@ class Coordinated(Rounds):
         return self._capture_if_aligned() if not self.over else []
 
     def _capture_if_aligned(self) -> list[Command]:
-        if not self.forward <= self.marks | self.ended or (self.surroundings.starts_rounds and not self.asked):
+        if not self.forward <= self.marks | self.ended or (self.surroundings.starts_rounds and not self.started):
             return []
         self.over = True
         self.returning = self.back - self.ended

@@ -1,11 +1,11 @@
-"""A cut: the point between two calls at which the state of a checkpoint unit was taken, in numbers.
+"""A cut: the positions of sources and channels at which a checkpoint was captured.
 
-Every checkpoint has one. It is frozen data without tuples, but for `parked`: so a director can compare the cuts of many
-elements, and an element that begins with one knows where each of its inputs and outputs goes on.
+Every checkpoint has one. It is frozen data without tuples, except for `parked`: so a director can compare the cuts of
+many elements, and a restored element knows where each of its inputs and outputs resumes.
 
-What *delivered* means is a protocol's choice (`protocol.RestorePlan.delivered`). Where it means taken into the element,
-what waits in merges is in the checkpoint, and a restored element goes on behind `taken`. Where it means passed to the
-operators, merges are restored empty, and the element goes on behind `passed`.
+What *delivered* means is the protocol's choice (`protocol.RestorePlan.delivered`). If it means taken into the element,
+the checkpoint includes what waits in merges, and a restored element resumes at `taken`. If it means passed to the
+operators, merges are restored empty, and the element resumes at `passed`.
 
 In a checkpoint's manifest a cut is a JSON object (`as_json`), and the parked messages are an attachment. Channels are
 [stream, producer's shard, consumer's shard], keys [ts, src, seq, n].
@@ -21,18 +21,18 @@ from riprap.protocols.channels import ChannelId
 
 
 class InletCut(NamedTuple):
-    """A channel that comes in. Positions are of its log; -1: it has none."""
+    """An input channel. Positions are those of its log; -1: it has none."""
 
     taken: int  # number of the first item that was not taken into the element
-    passed: int  # number of the first item that the operators had not had
-    taken_position: int = -1  # where a reader of the log goes on behind what was taken
-    passed_position: int = -1  # where a reader of the log goes on to bring what had not passed
-    waits: bool = False  # something was taken and had not passed
-    missed: int = 0  # items below `taken` that never came
+    passed: int  # number of the first item that was not passed to the operators
+    taken_position: int = -1  # log position at which to resume after `taken`
+    passed_position: int = -1  # log position at which to resume after `passed`
+    waits: bool = False  # some items were taken and not passed
+    missed: int = 0  # items below `taken` that never arrived
 
 
 class CheckpointId(NamedTuple):
-    """Checkpoints of a unit compare as they were taken."""
+    """The ids of a unit sort in the order of the captures."""
 
     pe: str
     unit: str
@@ -44,22 +44,22 @@ class CheckpointId(NamedTuple):
 class Cut:
     """`reached` has every operator of the unit; the sources and channels are those of the whole element."""
 
-    reached: Mapping[str, OrderKey] = field(default_factory=dict)  # by operator: the key that its input had reached
-    sources: Mapping[str, int] = field(default_factory=dict)  # by source: rows taken from its input
+    reached: Mapping[str, OrderKey] = field(default_factory=dict)  # by operator: the key that its input has reached
+    sources: Mapping[str, int] = field(default_factory=dict)  # by source: rows read from its input
     inlets: Mapping[ChannelId, InletCut] = field(default_factory=dict)
-    sent: Mapping[ChannelId, int] = field(default_factory=dict)  # by outlet: number of the next item
-    protocol: bytes = b""  # what the protocol's `snapshot()` gave
-    # Messages that belong to the checkpoint and are not in the engine, in the order in which they are to be taken: what
-    # was recorded on channels (`events.Capture.record`), what waited in front of a full merge; and what was given out
-    # on committed channels, and cannot be seen yet. In their stored form.
+    sent: Mapping[ChannelId, int] = field(default_factory=dict)  # by output channel: number of the next item
+    protocol: bytes = b""  # the result of the protocol's `snapshot()`
+    # Messages that belong to the checkpoint and are not in the engine, in delivery order: the recorded channel state
+    # (`events.TakeCheckpoint.record`), messages that waited for a full merge, and output on committed channels that is
+    # not visible yet. In their stored form.
     parked: Mapping[ChannelId, tuple[bytes, ...]] = field(default_factory=dict)
-    # Of an element in copies, in words that all of them understand: what its operators had had of each channel, and
-    # what it had given out.
+    # For an element in copies: by input the delivered position, by output the emitted one, as keys, which all copies
+    # share.
     delivered: Mapping[ChannelId, Delivered] = field(default_factory=dict)
-    reach: int = START_KEY.ts  # of an element on a cycle: how far what comes in from outside of it had come
+    reach: int = START_KEY.ts  # for an element on a cycle: the event time that input from outside the cycle has reached
 
     def as_json(self) -> dict[str, Any]:
-        """Without the parked messages: of those only how many bytes there are, by channel."""
+        """Without the parked messages; only their sizes in bytes, by channel."""
         return {
             "reached": {name: list(key) for name, key in self.reached.items()},
             "sources": dict(self.sources),
@@ -67,19 +67,17 @@ class Cut:
             "sent": [[list(channel), number] for channel, number in self.sent.items()],
             "protocol": self.protocol.hex(),
             "parked": [[list(channel), [len(m) for m in messages]] for channel, messages in self.parked.items()],
-            "had": [
-                [list(channel), list(delivered.key), delivered.items] for channel, delivered in self.delivered.items()
-            ],
+            "had": [[list(channel), list(at.key), at.items] for channel, at in self.delivered.items()],
             "reach": self.reach,
         }
 
     def messages(self) -> bytes:
-        """The parked messages, one after the other, as `as_json` counts them."""
+        """The parked messages, concatenated in the order of `as_json`."""
         return b"".join(message for messages in self.parked.values() for message in messages)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], messages: bytes = b"") -> "Cut":
-        """From what `as_json` and `messages` gave; without messages `parked` is empty."""
+        """The inverse of `as_json` and `messages`; without messages `parked` is empty."""
         at, parked = 0, {}
         for channel, lengths in data["parked"] if messages else ():
             ends = [at := at + length for length in lengths]

@@ -1,10 +1,10 @@
-"""When checkpoints at intervals are due: at the multiples of the interval, so that they do not drift.
+"""Deadlines of periodic checkpoints: the multiples of the interval, so that they do not drift.
 
-Where nobody says how often, the interval follows from what the last checkpoint cost, so that checkpoints take at most a
-`SHARE` of a core. It is the shortest interval or twice, four times, … as long: multiples of one are multiples of the
-others, and small changes of the cost change nothing.
+If the plan specifies no interval, it follows from the cost of the last checkpoint, so that checkpoints use at most a
+`SHARE` of a core. It is the shortest interval times a power of two, so deadlines of longer intervals are also deadlines
+of shorter ones, and small changes of the cost have no effect.
 
-A deadline is *missed* if the checkpoint before it is still being written then, or if it is looked at a whole interval
+A deadline is *missed* if the previous checkpoint is still being written then, or if it is checked a whole interval
 late.
 """
 
@@ -16,16 +16,16 @@ LONGEST = 64  # times the shortest interval
 
 @dataclass
 class Deadlines:
-    """Of one unit. Microseconds."""
+    """The deadlines of one unit, in microseconds."""
 
     every: int
     missed: int = 0
     unwritten: int = 0  # captures that are not durable yet
-    _next: int | None = None  # None before the first look at the clock
-    _looked: int = 0  # when it was last due
+    _next: int | None = None  # None before the first call of `due`
+    _looked: int = 0  # when a deadline was last due
 
     def due(self, now: int) -> int | None:
-        """The deadline that has come, if a checkpoint is to be taken for it now."""
+        """The deadline that has passed, if a checkpoint is to be taken for it now."""
         if self._next is None:
             self._next = self._after(now)
             return None
@@ -37,7 +37,7 @@ class Deadlines:
         return None if self.unwritten else deadline
 
     def pace(self, every: int) -> None:
-        """Another interval from now on."""
+        """Change the interval."""
         self.every = every
         if self._next is not None:
             self._next = self._after(self._looked)
@@ -47,7 +47,7 @@ class Deadlines:
 
 
 def affordable(cost: int, shortest: int) -> int:
-    """The interval for checkpoints that cost this many microseconds of a core each."""
+    """The interval for checkpoints that cost this many CPU microseconds each."""
     every = shortest
     while every * SHARE < cost and every < LONGEST * shortest:
         every *= 2

@@ -1,17 +1,17 @@
-"""What is still to come round in a cycle of several elements: a pure detector, hosted beside the director of a run.
+"""Quiescence and termination detection for a cycle of several elements: pure, hosted beside the director of a run.
 
-Feedback progress is the progress of what leaves the cycle's last operator, later by the delay of its stream: one turn
-admits that much input. Where nothing goes round, nobody tells any, and somebody has to find out that nothing will come.
-An element of a cycle tells what it has sent and taken on the channels inside, and how it stands (`engine.Standing`),
-when that has not moved for a while. When all numbers agree, the detector asks everybody once more. If nobody has sent
-or taken anything in between, there was a moment, between the two answers of each, when every channel was empty: what
-comes round later comes from what the second answers tell of, and feedback may go on as far as that admits.
+The feedback watermark is the watermark of the cycle's last operator plus the delay of its stream: one turn admits that
+much input. If no rows circulate, no element announces a watermark, and someone has to detect that none will follow. An
+element of a cycle reports what it has sent and accepted on the channels inside, and its state (`engine.Standing`), when
+that has not changed for a while. When all numbers agree, the detector asks every element once more. If none has sent or
+accepted anything in between, every channel was empty at some moment between its two reports: later feedback can only
+come from what the second reports contain, and the feedback watermark may advance as far as that allows.
 
-The end: when the inputs of a cycle have ended, nothing waits in it, and progress has come everywhere, those who write
-feedback are told first to *close* it (what operators give out at the end does not go back), and when all have, to *end*
-it. The end then travels on the channel, behind all rows, so whoever reads it again finds it in its place.
+The end: when the inputs of a cycle have ended, nothing waits in it, and all watermarks have arrived, the writers of
+feedback are told first to *close* it (what operators emit at the end is not fed back), and when all have, to *end* it.
+The end then travels on the channel behind all rows, so a replay finds it in its place.
 
-Lives: an element that dies or goes back is asked anew, and what was found out before counts for nothing.
+An element that restarts or rolls back is asked again, and earlier reports are discarded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,20 +31,20 @@ from riprap.protocols.director import (
 )
 from riprap.protocols.protocol import Surroundings
 
-CYCLE = "cycle"  # what messages of elements and of the detector are known by
+CYCLE = "cycle"  # the key of messages between elements and the detector
 
 
 class CycleReport(NamedTuple):
-    """What an element tells of itself; channels are those to and from other elements of its cycle."""
+    """The report of an element; channels are those to and from other elements of its cycle."""
 
-    asked: int  # in which round; 0: nobody asked
+    asked: int  # the round that it answers; 0: unsolicited
     sent: Mapping[str, int]  # by channel: number of the next item
     taken: Mapping[str, int]
-    told: Mapping[str, Sequence[int]]  # by channel that does not lead back: progress that was given out
-    known: Mapping[str, Sequence[int]]  # the same that has come
+    told: Mapping[str, Sequence[int]]  # by channel without feedback: the announced watermark
+    known: Mapping[str, Sequence[int]]  # the same: the received watermark
     standing: Sequence[int]  # `Standing`
-    turned: int  # how far all feedback that comes in has come, less its delay
-    closed: bool  # no more goes back from here
+    turned: int  # event time that all incoming feedback has reached, less its delay
+    closed: bool  # this element feeds nothing back any more
 
     @property
     def moved(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
@@ -52,77 +52,78 @@ class CycleReport(NamedTuple):
 
 
 class Detector:
-    """Of one cycle."""
+    """The detector of one cycle."""
 
     def __init__(self, pes: Sequence[str]) -> None:
         self._pes = tuple(pes)
-        self._rests: dict[str, CycleReport] = {}  # the latest of each that lives
-        self._before: dict[str, CycleReport] | None = None  # when the round under way began
+        self._reports: dict[str, CycleReport] = {}  # the latest of each live element
+        self._before: dict[str, CycleReport] | None = None  # the reports at the start of the round in progress
         self._answers: dict[str, CycleReport] = {}
         self._round = 0
 
     def forget(self, pe: str) -> None:
-        self._rests.pop(pe, None)
+        self._reports.pop(pe, None)
         self._before = None
 
-    def heard(self, pe: str, rest: CycleReport) -> list[Command]:
-        self._rests[pe] = rest
+    def receive(self, pe: str, report: CycleReport) -> list[Command]:
+        self._reports[pe] = report
         if self._before is None:
             return self._ask()
-        if rest.asked == self._round:
-            self._answers[pe] = rest
+        if report.asked == self._round:
+            self._answers[pe] = report
         if len(self._answers) < len(self._pes):
             return []
         before, self._before = self._before, None
-        if any(before[one].moved != self._answers[one].moved for one in self._pes):
+        if any(before[other].moved != self._answers[other].moved for other in self._pes):
             return self._ask()
-        newer = any(self._rests[one] is not self._answers[one] for one in self._pes)  # and they will not say it twice
-        return [*self._found(), *(self._ask() if newer else ())]
+        # Elements do not repeat a report, so a newer one has to start the next round now.
+        newer = any(self._reports[other] is not self._answers[other] for other in self._pes)
+        return [*self._decide(), *(self._ask() if newer else ())]
 
     def _ask(self) -> list[Command]:
-        """Everybody once more, if nothing seems to be on its way."""
-        if len(self._rests) < len(self._pes) or not self._agreed():
+        """Start a round if no item seems to be in flight."""
+        if len(self._reports) < len(self._pes) or not self._agreed():
             return []
-        self._before, self._answers = dict(self._rests), {}
+        self._before, self._answers = dict(self._reports), {}
         self._round += 1
         return [SendToElement(pe, {CYCLE: {"asked": self._round}}) for pe in self._pes]
 
     def _agreed(self) -> bool:
-        """Whether all that was sent was taken. More may have been, from a log whose writer went back and will repeat
-        it: that comes from how the writer stands now.
+        """Whether all sent items were accepted. More may have been, from a log whose writer rolled back and will repeat
+        them: they follow from the writer's current state.
         """
-        sent = {channel: number for rest in self._rests.values() for channel, number in rest.sent.items()}
-        taken = {channel: number for rest in self._rests.values() for channel, number in rest.taken.items()}
+        sent = {channel: number for report in self._reports.values() for channel, number in report.sent.items()}
+        taken = {channel: number for report in self._reports.values() for channel, number in report.taken.items()}
         return all(taken[channel] >= number for channel, number in sent.items())
 
-    def _found(self) -> list[Command]:
+    def _decide(self) -> list[Command]:
         standing = Standing()
-        for rest in self._answers.values():
-            standing = standing.beside(Standing(*rest.standing))
-        come = min(rest.turned for rest in self._answers.values())
-        if not (standing.over and come >= standing.reach and self._heard_of()):
-            return self._say({"standing": list(standing)})
-        closed = all(rest.closed for rest in self._answers.values())
-        return self._say({"end": True} if closed else {"close": True})
+        for report in self._answers.values():
+            standing = standing.beside(Standing(*report.standing))
+        turned = min(report.turned for report in self._answers.values())
+        if not (standing.over and turned >= standing.reach and self._watermarks_arrived()):
+            return self._broadcast({"standing": list(standing)})
+        closed = all(report.closed for report in self._answers.values())
+        return self._broadcast({"end": True} if closed else {"close": True})
 
-    def _heard_of(self) -> bool:
-        """Whether all progress inside has come where it leads: no operator speaks because of it any more."""
-        known = {channel: key for rest in self._answers.values() for channel, key in rest.known.items()}
-        told = {channel: key for rest in self._answers.values() for channel, key in rest.told.items()}
-        return all(list(known[channel]) >= list(key) for channel, key in told.items())
+    def _watermarks_arrived(self) -> bool:
+        """Whether all announced watermarks inside have been received: they trigger no more output."""
+        known = {channel: key for report in self._answers.values() for channel, key in report.known.items()}
+        announced = {channel: key for report in self._answers.values() for channel, key in report.told.items()}
+        return all(list(known[channel]) >= list(key) for channel, key in announced.items())
 
-    def _say(self, found: Mapping[str, Any]) -> list[Command]:
-        return [SendToElement(pe, {CYCLE: found}) for pe in self._pes]
+    def _broadcast(self, message: Mapping[str, Any]) -> list[Command]:
+        return [SendToElement(pe, {CYCLE: message}) for pe in self._pes]
 
 
 class DetectingDirector(Director):
-    """A director, and detectors of cycles beside it, which hear what it has no use for."""
+    """A director with detectors of cycles beside it, which handle the messages under `CYCLE`."""
 
     def __init__(self, director: Director, cycles: Sequence[Sequence[str]]) -> None:
         self._director = director
         detectors = [(pes, Detector(pes)) for pes in cycles]
         self._detectors = {pe: detector for pes, detector in detectors for pe in pes}
-        self._epochs: dict[str, int] = {}  # of elements of cycles, those that live
+        self._epochs: dict[str, int] = {}  # by live element of a cycle
 
     def begin(self, log: Sequence[Mapping[str, Any]]) -> list[Command]:
         return self._director.begin(log)
@@ -131,7 +132,7 @@ class DetectingDirector(Director):
         match event:
             case FromElement(pe, epoch, message) if CYCLE in message:
                 current = self._epochs.get(pe) == epoch
-                return self._detectors[pe].heard(pe, CycleReport(**message[CYCLE])) if current else []
+                return self._detectors[pe].receive(pe, CycleReport(**message[CYCLE])) if current else []
         commands = self._director.handle(event)
         match event:
             case Joined(pe, epoch) if pe in self._detectors:
@@ -161,6 +162,6 @@ class DetectingDirector(Director):
 
 
 def detecting(director: Director, elements: Mapping[str, Surroundings]) -> Director:
-    """The director of a run, with a detector for each cycle over several elements."""
+    """The director of a run, with a detector for each cycle of several elements."""
     cycles = list(dict.fromkeys(s.cycle for s in elements.values() if len(s.cycle) > 1))
     return DetectingDirector(director, cycles) if cycles else director

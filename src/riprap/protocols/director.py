@@ -1,15 +1,14 @@
 """The director: the part of a protocol that sees all elements. Pure; hosted by the coordinator and the simulated host.
 
-It hears of lives and of every durable checkpoint, and says what is committed, where to go back, and what may be
-deleted. It may die at any moment, also half-way through a going back: what it must not forget it decides with
-`Persist`,
-which is on disk before anything that follows it in the list is done. A new one begins with what was logged, and then
-hears `Joined` from every element that lives, with all the checkpoints that the element has.
+It learns of every incarnation and every durable checkpoint, and decides what is committed, where to roll back to, and
+which checkpoints to delete. It may crash at any moment, also in the middle of a rollback. What it must not forget it
+writes with `Persist`, which is on disk before the commands after it are executed. A new director starts with these
+records and then gets `Joined` for every live element, with all checkpoints of the element.
 
-A *line* is a recovery line, by number; 0 is the beginning of the run. Every life works under one. `RollBack` puts a new
-one in force: elements that live get a new epoch and begin again from their checkpoint without dying, and one that is
-down begins there when it comes back. A checkpoint that becomes durable under an older line is void: the host deletes it
-and does not tell of it.
+A *line* is a recovery line, by number; 0 is the start of the run. Every incarnation runs under one. `RollBack` puts a
+new line in force: live elements get a new epoch and restart from their checkpoint without a new process, and an element
+that is down starts there when it recovers. A checkpoint that becomes durable under an older line is void: the host
+deletes it and does not report it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ from riprap.protocols.cut import CheckpointId, Cut
 
 
 class Joined(NamedTuple):
-    """A life of an element has begun, or was there when this director began."""
+    """An incarnation of an element has started, or was running when this director started."""
 
     pe: str
     epoch: int
@@ -30,21 +29,21 @@ class Joined(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """A life of an element is over, or suspected to be: it gives no sign."""
+    """An incarnation of an element has failed, or is suspected to have failed: its heartbeat timed out."""
 
     pe: str
     epoch: int
 
 
 class Silent(NamedTuple):
-    """A life has missed some signs. It may be only slow: nobody has given it up."""
+    """An incarnation has missed heartbeats. It may only be slow: it is not declared dead."""
 
     pe: str
     epoch: int
 
 
 class Finished(NamedTuple):
-    """An element has come to the end of its work. It lives on, until all have."""
+    """An element has processed all of its input. Its process stays until all elements have finished."""
 
     pe: str
     epoch: int
@@ -63,7 +62,7 @@ class CheckpointDurable(NamedTuple):
 
 
 class FromElement(NamedTuple):
-    """The protocol of an element says something (`events.SendToDirector`)."""
+    """A message from the protocol of an element (`events.SendToDirector`)."""
 
     pe: str
     epoch: int
@@ -76,25 +75,25 @@ class DirectorTick(NamedTuple):
 
 Event = Joined | Lost | Silent | Finished | CheckpointDurable | FromElement | DirectorTick
 
-# Commands, in their order ---------------------------------------------------------------------------------------------
+# Commands, executed in order ------------------------------------------------------------------------------------------
 
 
 class Persist(NamedTuple):
-    """Remember this, a JSON object, before anything that follows is done."""
+    """Log this JSON object durably before the commands that follow are executed."""
 
     record: Mapping[str, Any]
 
 
 class SendToElement(NamedTuple):
-    """To the protocol of an element: it hears `events.Told`. Lost if the element is down."""
+    """Send a message to the protocol of an element, which gets `events.FromDirector`. Lost if the element is down."""
 
     pe: str
     message: Mapping[str, Any]
 
 
 class RollBack(NamedTuple):
-    """Put line `line` in force. `targets` has every element that goes back, with its checkpoint of the unit `WHOLE`;
-    None: to the beginning. Others stay as they are, and work under the new line from now on.
+    """Put line `line` in force. `targets` has every element that rolls back, with its checkpoint of the unit `WHOLE`;
+    None: to its initial state. Others keep their state and run under the new line from now on.
     """
 
     line: int
@@ -102,10 +101,10 @@ class RollBack(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Nobody will go back to these.
+    """Delete checkpoints that no rollback will use.
 
-    `void`: because they lie ahead of a line. What they left behind may be needed again, so nothing is released for
-    them, whatever is left: that may be void too, or of a life that goes back to before it.
+    `void`: they lie ahead of a line. Nothing is released for them: the input before them may be needed again, and the
+    remaining checkpoints may be void too, or belong to an incarnation that rolls back past them.
     """
 
     ids: tuple[CheckpointId, ...]
@@ -113,38 +112,38 @@ class Delete(NamedTuple):
 
 
 class RestartElement(NamedTuple):
-    """The life of an element is to end, and another one to begin: it is known to be wrong."""
+    """Replace the incarnation of an element, whose state is known to be wrong."""
 
     pe: str
 
 
 Command = Persist | SendToElement | RollBack | Delete | RestartElement
 
-# Where a life begins: with its own newest checkpoint, without any, with this one, which may be another element's. None:
-# that is not known yet, and it has to wait.
+# Where an incarnation starts: with its own newest checkpoint, without any, or with this one, which may be another
+# element's. None: not known yet, so it has to wait.
 StartPoint = Literal["own", "anew"] | CheckpointId | None
 OWN_CHECKPOINT: StartPoint = "own"
 NO_CHECKPOINT: StartPoint = "anew"
 
 
 class Director:
-    """Does nothing, whatever happens: what a protocol without rounds and lines needs."""
+    """Ignores every event: enough for a protocol without rounds and lines."""
 
     def begin(self, log: Sequence[Mapping[str, Any]]) -> list[Command]:
-        """With what directors before this one have logged, oldest first."""
+        """Start with the records that earlier directors logged, oldest first."""
         return []
 
     def handle(self, event: Event) -> list[Command]:
         return []
 
     def start_point(self, pe: str, epoch: int) -> StartPoint:
-        """Where this life of an element begins, unless a line says it. It may be asked again and again."""
+        """Where this incarnation of an element starts, unless a line determines it. May be called repeatedly."""
         return OWN_CHECKPOINT
 
     def terms(self) -> Mapping[str, int]:
-        """Of elements that open channels under another number than the epoch of their life, the last one issued."""
+        """For elements that open channels under a term instead of their epoch: the last term issued."""
         return {}
 
     def report(self) -> Mapping[str, Any]:
-        """What the live table and the summary show of it: a JSON object."""
+        """What the live table and the summary show about it: a JSON object."""
         return {}

@@ -1,7 +1,7 @@
-"""What a protocol hears, and what it may ask for.
+"""The events that a protocol handles and the commands that it returns.
 
-Events and commands of the machine of one element (`protocol.Protocol`); those of a director are in `director.py`.
-Numbers are of items: rows and punctuations of a channel, counted from 0 over the whole run.
+These belong to the state machine of one element (`protocol.Protocol`); those of a director are in `director.py`.
+Numbers count items: rows and punctuations of a channel, from 0 over the whole run.
 """
 
 from collections.abc import Mapping
@@ -12,55 +12,56 @@ from riprap.protocols.channel import Delivered
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut
 
-# Events of connections, as a host tells them to an element. The element brings its channels up to date first, and
-# then asks the protocol.
+# Connection events, which a host passes to an element. The element updates its channels first and then passes the
+# event to the protocol.
 
 
 class ConsumerUp(NamedTuple):
-    """There is a connection to a consumer, which expects item `next`."""
+    """A consumer is connected and expects item `next`."""
 
     channel: ChannelId
     epoch: int
     next: int
-    delivered: Delivered = Delivered()  # the same for a producer with other numbers: a replica that goes on for another
+    delivered: Delivered = Delivered()  # the same position for a replica that takes over and numbers items differently
 
 
 class ConsumerDown(NamedTuple):
-    """The connection to a consumer is broken, or there is none."""
+    """The consumer is not connected."""
 
     channel: ChannelId
 
 
 class Acknowledged(NamedTuple):
-    """The consumer will never ask for an item below `next` again."""
+    """The consumer will not request an item below `next` again."""
 
     channel: ChannelId
     next: int
 
 
 class ProducerGone(NamedTuple):
-    """The connection from the producer's life `epoch` broke before the end of the stream."""
+    """The connection from the producer's incarnation `epoch` broke before the end of the stream."""
 
     channel: ChannelId
     epoch: int
 
 
 class FromDirector(NamedTuple):
-    """The director says something to the protocol of this element: a JSON object of their own."""
+    """A message from the director to the protocol of this element: a JSON object that only these two interpret."""
 
     message: Mapping[str, Any]
 
 
 LinkEvent = ConsumerUp | ConsumerDown | Acknowledged | ProducerGone
 
-# Events that the element itself tells the protocol -------------------------------------------------------------------
+# Events that the element itself raises -------------------------------------------------------------------------------
 
 
 class ProducerBack(NamedTuple):
-    """The first message of a channel after `ProducerGone`, or of a newer life of the producer, or behind items that
-    will not come, is about to be taken. `Park` in answer to it keeps it aside; when it is unparked, this comes again.
+    """The element is about to accept the first message of a channel after `ProducerGone`, after a restart of the
+    producer, or after a gap of missing items. If the protocol answers with `Park`, the message is parked, and this
+    event is raised again when it is unparked.
 
-    `same`: it is the life that was heard before, so nobody died: a connection broke.
+    `same`: the producer's incarnation is the same as before, so only a connection broke.
     """
 
     channel: ChannelId
@@ -69,7 +70,7 @@ class ProducerBack(NamedTuple):
 
 
 class Arrived(NamedTuple):
-    """Items from `number` on are about to be taken into the element. They are new: repeated ones were dropped."""
+    """The element is about to accept items from `number` on. Duplicates were dropped already."""
 
     channel: ChannelId
     number: int
@@ -78,9 +79,9 @@ class Arrived(NamedTuple):
 
 
 class MarkerArrived(NamedTuple):
-    """A marker has arrived. `number`: of the item that its producer had next when it sent it.
+    """A marker has arrived. `number`: the next item of its producer at the time it sent the marker.
 
-    Markers are handled on arrival, in front of the merge. One that was sent `ahead` comes before items below `number`.
+    Markers are handled on arrival, before the merge. A marker sent `ahead` arrives before items below `number`.
     """
 
     channel: ChannelId
@@ -89,15 +90,15 @@ class MarkerArrived(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The end of a channel has been taken into the element: nothing will come on it, markers neither."""
+    """The element has accepted the end of a channel: no item or marker follows."""
 
     channel: ChannelId
 
 
 class Passed(NamedTuple):
-    """The operators have had all items of the channel below `next`, and none below `left` is in their state any more.
+    """All items of the channel below `next` were delivered to the operators, and none below `left` is in their state.
 
-    (`left` = `next` where an operator does not say what it retains.)
+    (`left` = `next` where an operator does not declare what it retains.)
     """
 
     channel: ChannelId
@@ -106,23 +107,23 @@ class Passed(NamedTuple):
 
 
 class DeliveredUpTo(NamedTuple):
-    """A channel from a replicated producer has come so far, at the time of a `Tick`."""
+    """The delivered position of a channel from a replicated producer, raised with a `Tick`."""
 
     channel: ChannelId
     delivered: Delivered
 
 
 class OutputDigested(NamedTuple):
-    """What an element in copies gave out on a stream, digested: by interval of event time that is over."""
+    """Digests of what a copy of an element emitted on a stream, by completed interval of event time."""
 
     stream: str
     digests: Mapping[int, int]
 
 
 class StateDigested(NamedTuple):
-    """The state of the element's operators had this digest when they had had all up to `key` and nothing beyond.
+    """The digest of the operators' state after all input up to `key` and nothing beyond.
 
-    None: they had passed the key already, or are restored to somewhere behind it.
+    None: they had already passed the key, or were restored to a position behind it.
     """
 
     key: OrderKey
@@ -130,7 +131,7 @@ class StateDigested(NamedTuple):
 
 
 class Emitted(NamedTuple):
-    """Items are about to be numbered, from `number` on. `Stamp` in answer to it is the header of these already."""
+    """Items are about to be numbered, from `number` on. A `Stamp` in the answer sets their header."""
 
     channel: ChannelId
     number: int
@@ -138,69 +139,68 @@ class Emitted(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """Time passes: several times in the shortest interval of the plan. Microseconds of the wall clock."""
+    """Raised several times per shortest interval of the plan. Microseconds of the wall clock."""
 
     now: int
 
 
 class Durable(NamedTuple):
-    """A checkpoint of this life is on disk, its logs too. The director hears the same (`director.CheckpointDurable`)."""
+    """A checkpoint of this incarnation and its logs are on disk. The director gets `director.CheckpointDurable`."""
 
     id: CheckpointId
     cut: Cut
     tag: int  # that of `TakeCheckpoint`
     forced: bool
-    cost: int = 0  # microseconds of a core, for copying and writing it
+    cost: int = 0  # CPU microseconds for copying and writing it
 
 
 class Dropped(NamedTuple):
-    """A checkpoint of this life will not be durable: what it builds on was deleted under the run."""
+    """A checkpoint of this incarnation will not become durable: its base was deleted during the run."""
 
     unit: str
     tag: int
 
 
 class Deleted(NamedTuple):
-    """The director had checkpoints of a unit deleted; `oldest` is the cut of the oldest that is left."""
+    """The director deleted checkpoints of a unit; `oldest` is the cut of the oldest remaining one."""
 
     unit: str
     oldest: Cut
 
 
 Event = (
-    LinkEvent | FromDirector | ProducerBack | Arrived | MarkerArrived | Ended | Passed | DeliveredUpTo | OutputDigested | StateDigested |
-    Emitted | Tick
-    | Durable | Dropped | Deleted
+    LinkEvent | FromDirector | ProducerBack | Arrived | MarkerArrived | Ended | Passed | DeliveredUpTo
+    | OutputDigested | StateDigested | Emitted | Tick | Durable | Dropped | Deleted
 )  # fmt: skip
 
-# Commands, carried out in their order ---------------------------------------------------------------------------------
+# Commands, executed in order ------------------------------------------------------------------------------------------
 
 
 class Deliver(NamedTuple):
-    """Answer to `Arrived`: take the message in. Without `Deliver` or `Park` its items are dropped, and count as lost.
+    """Answer to `Arrived`: accept the message. Without `Deliver` or `Park` its items are dropped and counted as lost.
 
-    A protocol that does not hear `Arrived` has everything delivered.
+    If a protocol does not subscribe to `Arrived`, the element accepts every message.
     """
 
     channel: ChannelId
 
 
 class Park(NamedTuple):
-    """Keep what arrives on the channel aside, from the message on that is being asked about. Markers too."""
+    """Park what arrives on the channel, markers included, starting with the message of the current event."""
 
     channel: ChannelId
 
 
 class Unpark(NamedTuple):
-    """Handle what was parked, as if it arrived now, and go on with the channel."""
+    """Handle the parked messages as if they arrived now, and resume the channel."""
 
     channel: ChannelId
 
 
 class Admit(NamedTuple):
-    """Whether the channel is read also while some consumer has no room. At first none is.
+    """Whether the channel is read even under backpressure from a consumer. Default: no.
 
-    Markers are then handled at once. Rows wait, on disk beyond a bound, until there is room.
+    Markers are then handled at once. Rows wait until the consumer has room, on disk beyond a bound.
     """
 
     channel: ChannelId
@@ -208,23 +208,23 @@ class Admit(NamedTuple):
 
 
 class Await(NamedTuple):
-    """Whether the merge by order key waits for this channel. At first it does."""
+    """Whether the merge by order key waits for this channel. Default: yes."""
 
     channel: ChannelId
     waited: bool
 
 
 class Halt(NamedTuple):
-    """Whether the element takes nothing, neither from channels nor from sources. At first it takes what there is."""
+    """Whether the element stops reading channels and sources. Default: no."""
 
     halted: bool
 
 
 class TakeCheckpoint(NamedTuple):
-    """Take a checkpoint of a unit of the plan, here and now. `Durable` follows when it is on disk.
+    """Take a checkpoint of a unit of the plan now. `Durable` follows when it is on disk.
 
-    Messages that are taken from the channels `record` from now on belong to it too, until `Close`; it is written when
-    all of them are closed.
+    Messages accepted from the channels `record` from now on are its channel state, until `Close`. The checkpoint is
+    written when all of these channels are closed.
     """
 
     unit: str
@@ -234,20 +234,20 @@ class TakeCheckpoint(NamedTuple):
 
 
 class Close(NamedTuple):
-    """What comes on the channel from now on does not belong to the checkpoint any more."""
+    """Stop recording the channel: later messages do not belong to the checkpoint."""
 
     channel: ChannelId
     tag: int
 
 
 class Abandon(NamedTuple):
-    """Forget the checkpoint with this tag, if some channel of it is still recorded."""
+    """Discard the checkpoint with this tag if any of its channels is still being recorded."""
 
     tag: int
 
 
 class SendMarker(NamedTuple):
-    """Send a marker behind everything that was numbered; `ahead`: in front of what still waits to be sent."""
+    """Send a marker after every numbered item; `ahead`: before the items that still wait to be sent."""
 
     channel: ChannelId
     marker: bytes
@@ -255,37 +255,37 @@ class SendMarker(NamedTuple):
 
 
 class Stamp(NamedTuple):
-    """Items that are numbered from now on carry this header. At first it is empty."""
+    """Items numbered from now on carry this header. Default: empty."""
 
     channel: ChannelId
     header: bytes
 
 
 class Acknowledge(NamedTuple):
-    """Tell the producer that no item below `below` will be asked for again."""
+    """Acknowledge to the producer that no item below `below` will be requested again."""
 
     channel: ChannelId
     below: int
 
 
 class Forget(NamedTuple):
-    """Nothing below this position of the channel's log will be asked for again."""
+    """Nothing below this position of the channel's log will be read again."""
 
     channel: ChannelId
     position: int
 
 
 class Resend(NamedTuple):
-    """Send what is held again, from item `first` on. (A consumer that connects is answered without being told.)"""
+    """Resend held items, from item `first` on. (A consumer that connects needs no command.)"""
 
     channel: ChannelId
     first: int
 
 
 class Activate(NamedTuple):
-    """This replica gives out on the channel from now on, under this term, which all before it have to give way to.
+    """This replica sends on the channel from now on, under this term, which fences all earlier terms.
 
-    `plain`: it begins with what it gives out next; else with all that it remembers and the consumer has not had.
+    `plain`: it starts with its next output; else with all remembered items that were not delivered to the consumer.
     """
 
     channel: ChannelId
@@ -294,15 +294,15 @@ class Activate(NamedTuple):
 
 
 class Deactivate(NamedTuple):
-    """Another replica gives out on the channel, or none: remember."""
+    """Another replica, or none, sends on the channel: this one only remembers."""
 
     channel: ChannelId
 
 
 class Release(NamedTuple):
-    """The consumer of a channel has come so far: nothing of that need be remembered.
+    """The delivered position of a consumer: items up to it need not be remembered.
 
-    `by_all`: of a consumer in copies, how far all of them have come; only that need not be.
+    `by_all`: where the consumer runs in copies, the position that all copies have reached; only items up to it can go.
     """
 
     channel: ChannelId
@@ -311,19 +311,19 @@ class Release(NamedTuple):
 
 
 class Publish(NamedTuple):
-    """Nobody will go back to before this checkpoint: what was given out before it on committed channels can be seen."""
+    """No rollback will go past this checkpoint: output before it on committed channels becomes visible."""
 
     id: CheckpointId
 
 
 class RequestDigest(NamedTuple):
-    """Tell the digest of the state at this key: `StateDigested` follows."""
+    """Compute the digest of the state at this key: `StateDigested` follows."""
 
     key: OrderKey
 
 
 class SendToDirector(NamedTuple):
-    """Say something to the director: a JSON object of their own."""
+    """Send a message to the director: a JSON object that only these two interpret."""
 
     message: Mapping[str, Any]
 

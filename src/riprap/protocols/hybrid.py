@@ -1,14 +1,14 @@
-"""Hybrid: rounds without aligning in each part of a graph that logs separate, and a line for each of them.
+"""Hybrid: unaligned rounds within each part of the graph that logs separate, and a recovery line per part.
 
-Every channel into and out of a cycle is logged (`ProtocolSpec.borders`), and a plan may ask for more logs. Elements
-that no log separates are a *domain*. A domain takes its checkpoints in rounds of its own, as `unaligned.py` does:
-nothing is parked, markers overtake rows, and cycles need no rule of their own. When an element fails, its domain goes
-back to its last committed round, and nobody else notices: what comes to it is read again from logs, and what it gives
-out again has the numbers of before, so its logs drop it. Where a domain would not repeat itself, because some operator
-of it is not deterministic, its logs have what is committed and nothing else (`ProtocolSpec.guarded`, `showing.py`).
+Every channel into and out of a cycle is logged (`ProtocolSpec.borders`), and a plan may request more logs. Elements
+that no log separates form a *domain*. Each domain takes its own rounds, as in `unaligned.py`: nothing is parked,
+markers overtake rows, and cycles need no special rule. When an element fails, its domain rolls back to its last
+committed round, and other domains are not affected: its inputs are replayed from logs, and its repeated output has the
+same numbers as before, so its logs drop it. If some operator of a domain is not deterministic, its logs contain only
+committed output (`ProtocolSpec.guarded`, `commitment.py`).
 
-The director is one of rounds (`rounds.py`) for each domain. Lines of a run are numbered throughout; each domain counts
-its own, and the n-th of a domain is told from the numbers of all lines by which of them were its own.
+The director has a round director (`rounds.py`) per domain. Lines are numbered over the whole run, and each domain
+director counts its own; `HybridDirector` translates between the two.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,36 +36,36 @@ from riprap.protocols.unaligned import Unaligned
 
 
 def within(neighbours: Mapping[ChannelId, Neighbour]) -> dict[ChannelId, Neighbour]:
-    """Those that no log separates from an element; its sinks, too, do not count."""
+    """The neighbours that no log separates from an element, without sinks."""
     return {channel: n for channel, n in neighbours.items() if n.retention != "log" and n.pe}
 
 
 def inside(surroundings: Surroundings) -> Surroundings:
-    """An element as its domain sees it: what logs bring is read again, as from a source."""
+    """An element as its domain sees it: a logged input counts as a source."""
     inputs = within(surroundings.inputs)
     read = tuple(channel.stream for channel in surroundings.inputs if channel not in inputs)
     return replace(surroundings, inputs=inputs, sources=(*surroundings.sources, *read))
 
 
 def domains(elements: Mapping[str, Surroundings]) -> list[dict[str, Surroundings]]:
-    """Elements that no log separates from each other, in the order in which the first of them comes."""
-    found: list[dict[str, Surroundings]] = []
+    """Groups of elements that no log separates, ordered by their first element."""
+    commands: list[dict[str, Surroundings]] = []
     left = dict(elements)
     while left:
         first = next(iter(left))
-        reached, doubtful = {first}, [first]
-        while doubtful:
-            here = elements[doubtful.pop()]
+        reached, pending = {first}, [first]
+        while pending:
+            here = elements[pending.pop()]
             for neighbour in (*within(here.inputs).values(), *within(here.outputs).values()):
                 if neighbour.pe not in reached:
                     reached.add(neighbour.pe)
-                    doubtful.append(neighbour.pe)
-        found.append({pe: inside(left.pop(pe)) for pe in elements if pe in reached})
-    return found
+                    pending.append(neighbour.pe)
+        commands.append({pe: inside(left.pop(pe)) for pe in elements if pe in reached})
+    return commands
 
 
 class Hybrid(Unaligned):
-    """As unaligned, within its domain. What ends, or comes from logs, is no business of rounds."""
+    """Unaligned rounds within the element's domain. Sinks and logged channels take no part in them."""
 
     def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
         own = inside(surroundings)
@@ -74,7 +74,7 @@ class Hybrid(Unaligned):
 
 
 class DomainDirector(RoundDirector):
-    """Of one domain: its channels are those between its elements that are not logged."""
+    """The director of one domain, whose channels are the unlogged ones between its elements."""
 
     def __init__(self, elements: Mapping[str, Surroundings]) -> None:
         super().__init__(elements)
@@ -87,7 +87,7 @@ class HybridDirector(Director):
         parts = domains(elements)
         self.directors = [DomainDirector(part) for part in parts]
         self.domain = {pe: index for index, part in enumerate(parts) for pe in part}
-        self.lines: list[list[int]] = [[] for _ in parts]  # of each domain: the numbers of its lines among all
+        self.lines: list[list[int]] = [[] for _ in parts]  # by domain: the run-wide numbers of its lines
         self.line = 0
 
     def begin(self, log: Sequence[Mapping[str, Any]]) -> list[Command]:
@@ -97,37 +97,37 @@ class HybridDirector(Director):
             if "line" in entry["record"]:
                 self.line += 1
                 self.lines[entry["domain"]].append(self.line)
-        told = [
+        commands = [
             replace_line(command, self.lines[index][-1]) if isinstance(command, RollBack) else command
             for index, director in enumerate(self.directors)
             for command in director.begin(records[index])
         ]
-        return sorted(told, key=lambda command: command.line if isinstance(command, RollBack) else 0)
+        return sorted(commands, key=lambda command: command.line if isinstance(command, RollBack) else 0)
 
     def handle(self, event: Event) -> list[Command]:
         match event:
             case Joined(pe=pe) | Lost(pe=pe) | Silent(pe=pe) | Finished(pe=pe) | FromElement(pe=pe):
-                return self._tell(self.domain[pe], event)
+                return self._forward(self.domain[pe], event)
             case CheckpointDurable(id=id):
-                return self._tell(self.domain[id.pe], event)
-        return [command for index in range(len(self.directors)) for command in self._tell(index, event)]
+                return self._forward(self.domain[id.pe], event)
+        return [command for index in range(len(self.directors)) for command in self._forward(index, event)]
 
-    def _tell(self, index: int, event: Event) -> list[Command]:
+    def _forward(self, index: int, event: Event) -> list[Command]:
         if isinstance(event, Joined | CheckpointDurable):
             event = event._replace(line=sum(line <= event.line for line in self.lines[index]))
-        found: list[Command] = []
+        commands: list[Command] = []
         for command in self.directors[index].handle(event):
             match command:
                 case Persist(record):
-                    found.append(Persist({"domain": index, "record": record}))
+                    commands.append(Persist({"domain": index, "record": record}))
                     if "line" in record:
                         self.line += 1
                         self.lines[index].append(self.line)
                 case RollBack():
-                    found.append(replace_line(command, self.line))
+                    commands.append(replace_line(command, self.line))
                 case _:
-                    found.append(command)
-        return found
+                    commands.append(command)
+        return commands
 
 
 def replace_line(command: RollBack, line: int) -> RollBack:

@@ -1,7 +1,8 @@
-"""Communication-induced checkpointing: local timers, and checkpoints that messages force, so that none is useless.
+"""Communication-induced checkpointing: local timers plus forced checkpoints, so that no checkpoint is useless.
 
-A checkpoint is *useless* if no recovery line can have it: it lies on a zigzag cycle. What an element knows of others
-travels on its messages, and before a message is delivered that might close such a cycle a checkpoint is taken.
+A checkpoint is *useless* if it cannot belong to any recovery line: it lies on a zigzag cycle. Elements piggyback what
+they know about others on their messages, and take a checkpoint before delivering a message that might close such a
+cycle.
 
 HMNR (Hélary, Mostéfaoui, Netzer, Raynal), in its form with one clock. An element i of n has
     lc          a logical clock: + 1 at every checkpoint
@@ -10,16 +11,16 @@ HMNR (Hélary, Mostéfaoui, Netzer, Raynal), in its form with one clock. An elem
     ckpt[k]     how many checkpoints k has taken, as far as i knows
     taken[k]    a checkpoint lies on some causal path from k's last known checkpoint to here
 and a message carries lc, greater, ckpt, taken. Before m is delivered at i a checkpoint is forced if
-    m.lc > lc and some k has sent_to[k] and m.greater[k]    (a zigzag path without a checkpoint in it would be closed)
-    or m.ckpt[i] = ckpt[i] and m.taken[i]                   (a causal path leads back, over a checkpoint)
-BCS (Briatico, Ciuffoletti, Simoncini) has lc alone: m.lc > lc forces, and a forced checkpoint sets lc to m.lc; only
+    m.lc > lc and some k has sent_to[k] and m.greater[k]    (m would close a zigzag path without a checkpoint in it)
+    or m.ckpt[i] = ckpt[i] and m.taken[i]                   (a causal path leads back over a checkpoint)
+BCS (Briatico, Ciuffoletti, Simoncini) has only lc: m.lc > lc forces, and a forced checkpoint sets lc to m.lc; only
 local ones add 1. It forces more and carries less.
 
 Scope: on a graph without cycles there are no zigzag cycles, and every forced checkpoint is pure cost. `scope` "cycles",
 the default, applies the rules within strongly connected components only; "all" everywhere, as published.
 
-The timer starts again after a local *or* forced checkpoint, or they would come in flurries. The header changes at
-checkpoints and at deliveries that teach something, and is stamped only then, so small messages can still be joined.
+The timer restarts after local *and* forced checkpoints, or they would come in bursts. The header changes only at
+checkpoints and at deliveries with new information, and is stamped only then, so small messages can still be joined.
 """
 
 import struct
@@ -27,7 +28,7 @@ from typing import Any
 
 from riprap.base.errors import DataError
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.commitment import shown
+from riprap.protocols.commitment import publish_committed
 from riprap.protocols.cut import Cut
 from riprap.protocols.events import (
     Arrived,
@@ -44,7 +45,7 @@ from riprap.protocols.events import (
 from riprap.protocols.lines import LineDirector
 from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings
 from riprap.protocols.uncoordinated import Timer, Uncoordinated, released, whole_plan
-from riprap.protocols.virtual import Virtual, concerns
+from riprap.protocols.virtual import Virtual, is_virtual_message
 
 
 class Hmnr:
@@ -112,7 +113,7 @@ class Bcs:
 
     def __init__(self, me: int, n: int) -> None:
         self.me, self.n, self.lc = me, n, 0
-        self.sent_to = [False] * n  # kept for the interface; the rule does not ask
+        self.sent_to = [False] * n  # part of the interface; the rule does not use it
 
     def checkpointed(self, lc: int | None = None) -> None:
         self.lc = self.lc + 1 if lc is None else lc
@@ -152,9 +153,9 @@ class Induced(Protocol):
         self.peers = {pe: index for index, pe in enumerate(peers)}
         rule = RULES[surroundings.settings.get("rule", "hmnr")]
         self.vectors = rule(self.peers[surroundings.pe], len(peers)) if surroundings.pe in self.peers else None
-        if self.vectors is None:  # nothing of it is anybody's business
+        if self.vectors is None:  # outside the scope: no headers to read or write
             self.subscriptions = Uncoordinated.subscriptions
-        self.heard: dict[ChannelId, bytes] = {}  # headers that have taught all they can
+        self.applied: dict[ChannelId, bytes] = {}  # by channel: the last header that was merged into the vectors
         self.stamped: dict[ChannelId, bytes] = {}
         self.header = self.vectors.header() if self.vectors is not None else b""
         self.captured: bytes | None = None
@@ -180,17 +181,17 @@ class Induced(Protocol):
                 return [self._capture(forced=False)] if now >= self.timer.due else []
             case FromDirector(message) if "last" in message:
                 return [self._capture(forced=False)]
-            case FromDirector(message) if concerns(message):
-                return self.virtual.told(message, lambda: self._capture(forced=False))
+            case FromDirector(message) if is_virtual_message(message):
+                return self.virtual.handle(message, lambda: self._capture(forced=False))
             case FromDirector(message) if "committed" in message:
-                return shown(self.surroundings.pe, message)
+                return publish_committed(self.surroundings.pe, message)
             case Deleted(_, oldest):
                 return released(oldest)
         return []
 
     def _arrived(self, channel: ChannelId, header: bytes) -> list[Command]:
-        # A header that came before on its channel forces nothing, and teaches nothing: clocks and counts only grow.
-        if not header or header == self.heard.get(channel) or self.surroundings.inputs[channel].pe not in self.peers:
+        # A repeated header forces nothing and has no new information: clocks and counts only grow.
+        if not header or header == self.applied.get(channel) or self.surroundings.inputs[channel].pe not in self.peers:
             return [Deliver(channel)]
         assert self.vectors is not None
         message = self.vectors.read(header)
@@ -198,7 +199,7 @@ class Induced(Protocol):
         if self.vectors.forces(message):
             commands.append(self._capture(forced=True, lc=message.lc))
         self.vectors.delivered(message)
-        self.heard[channel] = header
+        self.applied[channel] = header
         self.header = self.vectors.header()
         return [*commands, Deliver(channel)]
 
@@ -218,7 +219,7 @@ class Induced(Protocol):
         if self.vectors is not None:
             self.vectors.checkpointed(lc if forced else None)
             self.header = self.vectors.header()
-            # What the checkpoint remembers is as of now: a message that forced it teaches only afterwards.
+            # The checkpoint saves the vectors as of now: the message that forced it is merged afterwards.
             self.captured = self.vectors.saved()
         return TakeCheckpoint(WHOLE, self.tag, forced)
 
@@ -233,7 +234,7 @@ def _unpacked(form: str, header: bytes) -> tuple[Any, ...]:
     try:
         return struct.unpack(form, header)
     except struct.error as error:
-        raise DataError(f"a header of {len(header)} bytes that another protocol or run has written") from error
+        raise DataError(f"a header of {len(header)} bytes was written by another protocol or run") from error
 
 
 SPEC = ProtocolSpec("induced", whole_plan, Induced, LineDirector, retention=("log", "log"), guarded=True)

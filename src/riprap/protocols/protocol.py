@@ -1,10 +1,11 @@
-"""The seam: what a protocol is, and what it is given. docs/internals/protocols.md has the order of calls.
+"""The interface of a protocol. docs/internals/protocols.md describes the order of calls.
 
-A protocol decides when to capture and where to go back. What becomes of the items of a channel while its consumer is
-away is the *retention* of its link (`channel.py`), not the protocol's business; nor are numbers, repetition and order.
+A protocol decides when to take checkpoints and where to roll back to. What happens to the items of a channel while its
+consumer is down is the *retention* of the link (`channel.py`). Numbering, deduplication and order are not the
+protocol's task either.
 
-One file per protocol: a `Protocol` (a machine per life of an element), a `Director` (`director.py`), and a
-`ProtocolSpec` that names them for `REGISTRY` of `registry.py`.
+One file per protocol: a `Protocol` (a state machine per incarnation of an element), a `Director` (`director.py`), and a
+`ProtocolSpec` that registers them in `REGISTRY` of `registry.py`.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from riprap.protocols.events import Command, Event
 if TYPE_CHECKING:
     from riprap.protocols.director import Director
 
-WHOLE = "fragment"  # the unit of an element that is saved as a whole
+WHOLE = "fragment"  # the unit that covers a whole element
 
 
 @dataclass(frozen=True)
@@ -27,34 +28,34 @@ class Neighbour:
     """A channel between this element and another; for a sink's output `pe` is ""."""
 
     pe: str  # the element at its other end
-    operator: str  # of this element: the one that it leads to, or comes from
+    operator: str  # this element's operator at the channel
     retention: Retention
     feedback: bool = False
-    committed: bool = False  # of an output: its items can be seen when nobody will go back to before them
+    committed: bool = False  # of an output: items become visible once no rollback can undo them
 
 
 @dataclass(frozen=True)
 class OperatorFacts:
-    """What a protocol may have to know of an operator."""
+    """What a protocol may need to know about an operator."""
 
     stateful: bool
     deterministic: bool
     tolerates_loss: bool
-    checkpoint_every: int | None  # microseconds; None: not asked for
-    memory: int | None = None  # microseconds of event time after which nothing is left of an input; None: not bounded
+    checkpoint_every: int | None  # microseconds; None: not specified
+    memory: int | None = None  # microseconds of event time after which an input has left the state; None: unbounded
     continuous: bool = False  # its state is recorded in its own output
-    checkpoint_off: bool = False  # it is not to be saved
-    backup: bool = False  # what it gives out can be had again: from a log, or where its consumer is here, by itself
+    checkpoint_off: bool = False  # checkpoints are disabled
+    backup: bool = False  # its output can be replayed from a log, or recomputed where its consumer is in this element
 
 
 @dataclass(frozen=True)
 class Membership:
-    """Of an element: which replica of which group it is part of."""
+    """The replica and HA group of an element."""
 
     group: str
     replica: int
     edges: tuple[ChannelId, ...]  # its outputs that leave the group
-    deterministic: bool  # replicas that were fed the same give out the same
+    deterministic: bool  # replicas with the same input emit the same output
     within: tuple[ChannelId, ...] = ()  # its inputs from elements of the same replica
 
 
@@ -71,33 +72,34 @@ class Surroundings:
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the protocol, e.g. {"interval": 10_000_000}
     seed: int = 0
     membership: Membership | None = None  # in a group that is replicated
-    copies: tuple[str, ...] = ()  # of this element, itself among them, that run at once
-    strands: Mapping[ChannelId, tuple[ChannelId, ...]] = field(default_factory=dict)  # by input that copies bring
-    cycle: tuple[str, ...] = ()  # elements of the strongly connected component that it is in; none: it is in no cycle
+    copies: tuple[str, ...] = ()  # of this element, including itself, that run concurrently
+    # By input from a producer in copies: the strands, one channel per copy of the producer.
+    strands: Mapping[ChannelId, tuple[ChannelId, ...]] = field(default_factory=dict)
+    cycle: tuple[str, ...] = ()  # elements of its strongly connected component; empty: it is in no cycle
 
     @property
     def starts_rounds(self) -> bool:
-        """No marker comes before it sends one: it has sources, or all that comes in leads back to it."""
+        """The director starts rounds here: the element has sources, or all of its inputs are feedback."""
         return bool(self.sources) or all(neighbour.feedback for neighbour in self.inputs.values())
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Operators whose state is saved in one checkpoint. A protocol need not have an interval."""
+    """Operators whose state is saved in one checkpoint."""
 
     operators: tuple[str, ...]
-    every: int | None = None  # microseconds
-    paced: bool = False  # `every` is the shortest interval: it grows with what a checkpoint costs
+    every: int | None = None  # microseconds; None: the protocol has no interval
+    paced: bool = False  # `every` is the shortest interval: it grows with the cost of a checkpoint
 
 
 @dataclass(frozen=True)
 class RestorePlan:
-    """What is saved of an element, and what a restored one goes back to.
+    """What is saved of an element, and what a restarted one restores.
 
-    `whole`: its operators go back together, to one checkpoint. Else each goes back to one of its own, and its inputs go
-    on, but for those that are held or logged: they go back with it.
-    `exact`: what it gives out again is the same, and is recognised by its numbers. Else the numbers go on, and what it
-    gives out again is recognised by its keys, and is not given out.
+    `whole`: its operators roll back together, to one checkpoint. Else each rolls back to its own checkpoint, and its
+    inputs continue, except held or logged ones, which roll back with it.
+    `exact`: it emits the same items again, and consumers drop duplicates by number. Else numbering continues, and the
+    element suppresses repeated output by key.
     """
 
     units: Mapping[str, Unit]
@@ -106,25 +108,25 @@ class RestorePlan:
     delivered: Literal["taken", "passed"]
     reason: str = ""  # why it is not exact, if it is not
     continuous: str = ""  # the operator whose state is recorded in its own output, instead of in checkpoints
-    gap: bool = False  # what came between a checkpoint and the life that goes back to it is lost: windows have moved on
-    # What was taken need not be held by its producer: who goes back does so together with it, to checkpoints that have
-    # what was on its way.
+    gap: bool = False  # input between the checkpoint and the restart is lost: windows have moved on
+    # Producers need not hold delivered items: both ends roll back together, to checkpoints that include channel state.
     rounds: bool = False
-    # While an element has fewer checkpoints than this, whatever it would need to begin afresh is still there.
+    # While an element has fewer checkpoints than this, everything that it needs to start from scratch is retained.
     spare: int = 0
-    holes: bool = False  # where no checkpoint is whole, one with holes is better than none: what is missing is lost
+    holes: bool = False  # if no checkpoint is complete, restore an incomplete one: what is missing is lost
 
 
 class Protocol:
-    """The machine of one life of an element: pure, no clock, no I/O, no randomness but from `surroundings.seed`."""
+    """The state machine of one incarnation of an element: pure, no clock, no I/O, no randomness except from
+    `surroundings.seed`."""
 
-    subscriptions: frozenset[type] = frozenset()  # which events it is asked about; others cost nothing
+    subscriptions: frozenset[type] = frozenset()  # the events that it handles; others cost nothing
 
     def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
         self.surroundings, self.plan = surroundings, plan
 
     def begin(self, cut: Cut | None, now: int) -> list[Command]:
-        """A life begins, with the cut of the unit `WHOLE` that was restored; None: it begins afresh."""
+        """An incarnation starts, with the restored cut of the unit `WHOLE`; None: without a checkpoint."""
         return []
 
     def handle(self, event: Event) -> list[Command]:
@@ -132,11 +134,11 @@ class Protocol:
 
     @property
     def missed(self) -> Mapping[str, int]:
-        """By unit: deadlines of checkpoints that passed without one."""
+        """By unit: missed checkpoint deadlines."""
         return {}
 
     def snapshot(self) -> bytes:
-        """What a checkpoint taken now is to remember of this machine: `Cut.protocol`."""
+        """The state of this machine, to be saved with a checkpoint taken now: `Cut.protocol`."""
         return b""
 
 
@@ -146,20 +148,20 @@ def nothing_refused(surroundings: Surroundings) -> str:
 
 @dataclass(frozen=True)
 class ProtocolSpec:
-    """A protocol by its name."""
+    """A protocol and its properties."""
 
     name: str
     plan: Callable[[Surroundings], RestorePlan]
     machine: Callable[[Surroundings, RestorePlan], Protocol]
     director: Callable[[Mapping[str, Surroundings]], "Director"]  # by element
-    # The retention of a link that was not made persistent, where the consumer tolerates loss and where it does not.
+    # The retention of links that are not persistent: where the consumer tolerates loss, and where it does not.
     retention: tuple[Retention, Retention] = ("hold", "hold")
     refuses: Callable[[Surroundings], str] = nothing_refused  # why an element cannot run under it; "": it can
-    # Whether logs between elements have only what is committed, where those who write them do not repeat themselves:
-    # they have consumers who do not go back with them, or go back elsewhere.
+    # Whether logs between elements contain only committed items where their writers are not deterministic: readers of
+    # a log may not roll back with its writer, or roll back to another point.
     guarded: bool = False
-    # Whether everybody goes back together, readers of logs too: a log that was asked for is then written again, and
-    # what is in it already stands, so those who write it have to repeat themselves.
+    # Whether all elements roll back together, readers of logs included. Writers then repeat what their logs already
+    # contain, and this stands, so writers of logs must be deterministic.
     together: bool = False
-    lossy: bool = False  # held items that were sent may be forgotten where they would not fit into memory
-    borders: Retention | None = None  # of links into and out of cycles, if it is another one
+    lossy: bool = False  # sent items that are held may be dropped where they do not fit into memory
+    borders: Retention | None = None  # the retention of links into and out of cycles, if it differs

@@ -1,15 +1,15 @@
-"""Recompute: few streams are kept, nothing is lost, and an element that failed works out again what it misses.
+"""Recompute: few streams are persistent, nothing is lost, and a failed element recomputes its missing input.
 
-The premise of plans with few backups. Every element is saved as a whole, with the positions of its inputs, and is
-repeatable. One that died goes back to its newest checkpoint and takes again what came in since: from the log where its
-input is kept, else by recomputing it. For that the elements above it, up to the nearest streams that are kept (sources
-are), run once more beside it, from checkpoints of theirs that are old enough, and give it what it misses, by number.
-Elements that are healthy are not asked and lose nothing; what they have not sent yet they hold for it. Whatever fails
-at once, each recovers from what is on disk alone.
+The premise of plans with few backups. Every element is deterministic and is checkpointed as a whole, with the positions
+of its inputs. A failed element rolls back to its newest checkpoint and processes its input since then again: from the
+log of a persistent input, else by recomputing it. For that, instances of its upstream elements, up to the nearest
+persistent streams (sources are), run beside it from checkpoints that are old enough, and produce the missing items, by
+number. Healthy elements are not involved and lose nothing; they hold unsent items for it. Each element recovers from
+data on disk alone, whatever fails at the same time.
 
-So a checkpoint is needed for as long as some element behind it may go back to before it. The director keeps, of each
-element, the newest and those from which it could bring what the kept checkpoints of its consumers miss. Logs follow:
-they are let go of up to the oldest checkpoint that is left.
+So a checkpoint is needed as long as some downstream element may roll back past it. The director retains, per element,
+the newest checkpoints and those from which it can reproduce the input that its consumers' retained checkpoints need.
+Logs are trimmed up to the oldest retained checkpoint.
 """
 
 from collections.abc import Mapping
@@ -23,35 +23,35 @@ from riprap.protocols.director import Event as DirectorEvent
 from riprap.protocols.events import Command, Deleted, Dropped, Durable, Event, Forget, TakeCheckpoint, Tick
 from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings, Unit
 
-EVERY = 1_000_000  # µs between checkpoints of elements whose plan does not say
-KEPT = 3  # checkpoints of an element, in case that the newest are damaged
-SPARE = 2  # that would serve a consumer's checkpoint, in case that the newer one is damaged
+EVERY = 1_000_000  # µs between checkpoints where the plan specifies no interval
+RETAINED = 3  # checkpoints per element, in case the newest are damaged
+SPARE = 2  # checkpoints that fit a consumer's checkpoint, in case the newer one is damaged
 
 
 def plan(surroundings: Surroundings) -> RestorePlan:
     operators = surroundings.operators
     intervals = [facts.checkpoint_every for facts in operators.values() if facts.checkpoint_every is not None]
     units = {WHOLE: Unit(tuple(operators), min(intervals, default=surroundings.settings.get("interval", EVERY)))}
-    return RestorePlan(units, whole=True, exact=True, delivered="passed", spare=KEPT)
+    return RestorePlan(units, whole=True, exact=True, delivered="passed", spare=RETAINED)
 
 
 def refuses(surroundings: Surroundings) -> str:
     for name, facts in surroundings.operators.items():
         if facts.checkpoint_off:
             return (
-                f'the plan has a bound of recovery, and {name} is never saved (checkpoint = "off"), so it would replay '
-                "all of its input: leave one of them out"
+                f'the plan has a recovery bound, and {name} takes no checkpoints (checkpoint = "off"), so it would '
+                "replay all of its input: leave one of them out"
             )
         if not facts.deterministic:
             return (
-                f"the plan has a bound of recovery, so outputs are recomputed, and {name} is not deterministic: "
-                "it would give out others; leave `recovery` out of the plan, or make it deterministic"
+                f"the plan has a recovery bound, so outputs are recomputed, but {name} is not deterministic: "
+                "its output would differ; leave `recovery` out of the plan, or make it deterministic"
             )
     return ""
 
 
 class Recompute(Protocol):
-    """The machine of one life: a checkpoint at each deadline."""
+    """Takes a checkpoint at each deadline."""
 
     subscriptions = frozenset((Tick, Durable, Dropped, Deleted))
 
@@ -81,11 +81,11 @@ class Recompute(Protocol):
 
 
 class RecomputeDirector(Director):
-    """Deletes checkpoints that nobody will go back to, or recompute from. Nobody goes back because of another."""
+    """Deletes checkpoints that no rollback or recomputation needs. No element rolls back because of another."""
 
     def __init__(self, surroundings: Mapping[str, Surroundings]) -> None:
-        self._kept: dict[str, dict[CheckpointId, Cut]] = {pe: {} for pe in surroundings}
-        # By element its consumers, with the channels to them that are not logged.
+        self._retained: dict[str, dict[CheckpointId, Cut]] = {pe: {} for pe in surroundings}
+        # By element: its consumers, with the unlogged channels to them.
         self._consumers: dict[str, dict[str, list[ChannelId]]] = {pe: {} for pe in surroundings}
         for pe, around in surroundings.items():
             for channel, neighbour in around.outputs.items():
@@ -95,33 +95,33 @@ class RecomputeDirector(Director):
     def handle(self, event: DirectorEvent) -> list[DirectorCommand]:
         match event:
             case Joined(pe, _, _, checkpoints):
-                self._kept[pe].update(checkpoints)
+                self._retained[pe].update(checkpoints)
             case CheckpointDurable(id_, cut):
-                self._kept[id_.pe][id_] = cut
+                self._retained[id_.pe][id_] = cut
             case _:
                 return []
         needed: dict[str, set[CheckpointId] | None] = {}
         commands: list[DirectorCommand] = []
-        for pe, kept in self._kept.items():
+        for pe, retained in self._retained.items():
             wanted = self._needed(pe, needed)
-            old = tuple(sorted(id_ for id_ in kept if id_ not in wanted)) if wanted is not None else ()
+            old = tuple(sorted(id_ for id_ in retained if id_ not in wanted)) if wanted is not None else ()
             if old:
                 for id_ in old:
-                    del kept[id_]
+                    del retained[id_]
                 commands.append(Delete(old))
         return commands
 
     def _needed(self, pe: str, found: dict[str, set[CheckpointId] | None]) -> set[CheckpointId] | None:
-        """The checkpoints of an element that may be asked for; None: its beginning may be, so all logs stay."""
+        """The checkpoints of an element that may be needed; None: its initial state may be, so all logs stay."""
         if pe in found:
             return found[pe]
-        kept = sorted(self._kept[pe])
-        wanted: set[CheckpointId] | None = set(kept[-KEPT:]) if len(kept) >= KEPT else None
+        retained = sorted(self._retained[pe])
+        wanted: set[CheckpointId] | None = set(retained[-RETAINED:]) if len(retained) >= RETAINED else None
         for consumer, channels in self._consumers[pe].items():
             behind = self._needed(consumer, found)
             for id_ in behind if behind is not None else ():
-                cut = self._kept[consumer][id_]
-                fitting = [one for one in kept if serves(self._kept[pe][one], cut, channels)][-SPARE:]
+                cut = self._retained[consumer][id_]
+                fitting = [own for own in retained if serves(self._retained[pe][own], cut, channels)][-SPARE:]
                 if len(fitting) < SPARE:
                     wanted = None
                 elif wanted is not None:
@@ -133,7 +133,7 @@ class RecomputeDirector(Director):
 
 
 def serves(producer: Cut, consumer: Cut, channels: list[ChannelId]) -> bool:
-    """Whether a producer that goes back to its cut gives out again all that a consumer misses that goes back to its."""
+    """Whether a producer restored to its cut emits all items that a consumer restored to its cut needs."""
     return all(producer.sent[channel] <= consumer.inlets[channel].passed for channel in channels)
 
 

@@ -1,4 +1,4 @@
-"""Protocols by name: the one list of them."""
+"""All protocols, by name."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -32,7 +32,7 @@ RULES = tuple(induced.RULES)
 
 def protocol(name: str) -> ProtocolSpec:
     if name not in REGISTRY:
-        raise UsageError(f"no protocol is called {name}; there are {known(REGISTRY, name)}")
+        raise UsageError(f"unknown protocol {name}: {known(REGISTRY, name)}")
     return REGISTRY[name]
 
 
@@ -47,13 +47,13 @@ def configured(
     sinks: str | None = None,
     virtual: bool = False,
 ) -> tuple[ProtocolSpec, dict[str, Any]]:
-    """A protocol as a user asks for it, with its settings; raises `UsageError` for what does not go together."""
+    """The protocol that a user selects, with its settings; raises `UsageError` for incompatible options."""
     spec = protocol(name)
     if failover not in FAILOVERS:
         raise UsageError(f"--failover {failover}: expected {' or '.join(FAILOVERS)}")
     settings: dict[str, Any] = {} if failover == FAILOVERS[0] else {"failover": failover}
     if spec is PARTIAL and (interval, log, scope, rule) != (None, None, None, None):
-        raise UsageError("--interval, --log and --induced-… are of other protocols: partial has its plan instead")
+        raise UsageError("--interval, --log and --induced-… belong to other protocols: partial uses its plan instead")
     if interval is not None:
         settings["interval"] = parse_duration(interval)
         if settings["interval"] < 1:
@@ -62,26 +62,26 @@ def configured(
         if log not in LOGS:
             raise UsageError(f"--log {log}: expected {' or '.join(LOGS)}")
         if spec.retention[0] != "log":
-            raise UsageError(f"--log is for uncoordinated and induced: {name} holds what is on its way")
+            raise UsageError(f"--log is for uncoordinated and induced: {name} holds items in flight")
         if spec is repeat.SPEC and log == "volatile":
-            raise UsageError("--log volatile: repeat reads its logs again, so they are persistent; use uncoordinated")
+            raise UsageError("--log volatile: repeat replays its logs, so they must be persistent; use uncoordinated")
         settings["log"] = log
         if log == "volatile":
             spec = replace(spec, retention=("hold", "hold"), lossy=True)
-    for key, given, choices in (("scope", scope, SCOPES), ("rule", rule, RULES)):
-        if given is not None:
-            if given not in choices:
-                raise UsageError(f"--induced-{key} {given}: expected {' or '.join(choices)}")
+    for key, value, choices in (("scope", scope, SCOPES), ("rule", rule, RULES)):
+        if value is not None:
+            if value not in choices:
+                raise UsageError(f"--induced-{key} {value}: expected {' or '.join(choices)}")
             if spec.name != "induced":
                 raise UsageError(f"--induced-{key} is for induced: {name} forces no checkpoints")
-            settings[key] = given
+            settings[key] = value
     if virtual:
         if spec.name not in ("uncoordinated", "induced"):
-            raise UsageError(f"--virtual is for uncoordinated and induced: {name} has no line of single checkpoints")
+            raise UsageError(f"--virtual is for uncoordinated and induced: {name} computes no recovery line")
         if settings.get("log") == "volatile":
             raise UsageError(
-                "--virtual leaves elements as they are that did not fail, and with --log volatile what is on its way "
-                "to them would be lost: use --log persistent"
+                "--virtual does not roll back elements that did not fail, and with --log volatile items in flight to "
+                "them would be lost: use --log persistent"
             )
         settings["virtual"] = True
     if sinks is not None:
@@ -89,13 +89,13 @@ def configured(
             raise UsageError(f"--sinks {sinks}: expected {' or '.join(SINKS)}")
         if sinks == "committed" and (spec is PARTIAL or spec is recompute.SPEC):
             raise UsageError(
-                f"--sinks committed shows rows when nobody will go back to before them, and {name} has no such line: "
-                "use another protocol, as coordinated, or --sinks eager"
+                f"--sinks committed shows rows once no rollback can undo them, and {name} does not commit checkpoints: "
+                "use another protocol, such as coordinated, or --sinks eager"
             )
         if sinks == "committed" and settings.get("log") == "volatile":
             raise UsageError(
-                "--sinks committed is for exactly once, and with --log volatile rows are lost: use --log persistent, "
-                "or --sinks eager"
+                "--sinks committed is for exactly once, but --log volatile loses rows: use --log persistent, or "
+                "--sinks eager"
             )
         settings["sinks"] = sinks
     return spec, settings

@@ -1,23 +1,23 @@
-"""The director of protocols that checkpoint in rounds: all elements together, or not at all.
+"""The director of coordinated checkpointing: rounds are committed for all elements together, or not at all.
 
-A round is started at the elements with sources, idle ones included, and those that only feedback leads to; markers take
-it on from there. It is committed when every element's part is *durable*, and only then: what a sink gave out below its
-part may be seen, and going back leads there. An element that has finished is asked once for a last checkpoint, which
-stands for all later rounds.
+The director starts a round at the elements with sources, idle ones included, and at those with feedback inputs only;
+markers propagate it. A round is committed when the checkpoint of every element is *durable*, and only then: output of
+sinks before it becomes visible, and rollbacks lead there. A finished element takes one last checkpoint, which counts
+for all later rounds.
 
-A failure, or a round that takes too long, aborts the round under way; none starts while somebody is down or has not
-come back under the line in force, nor, for up to an interval, while somebody is suspected to be down: its markers would
-not come, and what is parked behind those of others would wait. A failure puts a new line in force: everybody goes back
-to the last committed round. Checkpoints of other rounds are deleted.
+A failure or a timeout aborts the current round. No round starts while an element is down or has not joined under the
+line in force, nor, for up to an interval, while an element is suspected to be down: its markers would not arrive, and
+items parked behind other markers would wait. A failure puts a new line in force: all elements roll back to the last
+committed round. Checkpoints of other rounds are deleted.
 
-After a director's death: the number of the round, the committed one and the line are in its log. What a round under way
-has done is not known, so it is aborted.
+After a crash of the director: its log has the number of the round, the committed one and the line. The state of a round
+in progress is unknown, so it is aborted.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from riprap.protocols.commitment import committed, showing
+from riprap.protocols.commitment import announce_committed, committing_elements
 from riprap.protocols.cut import CheckpointId
 from riprap.protocols.director import (
     CheckpointDurable,
@@ -34,16 +34,16 @@ from riprap.protocols.director import (
     SendToElement,
     Silent,
 )
-from riprap.protocols.lines import channels_of, died_unnoticed, point_of, remember, seen
+from riprap.protocols.lines import channels_of, died_unnoticed, note_incarnation, point_of, recall_incarnation
 from riprap.protocols.protocol import Surroundings
 from riprap.protocols.recovery_line import INITIAL, CheckpointPoint, recovery_line
 from riprap.protocols.uncoordinated import INTERVAL
 
-SUSPICION = 300_000  # microseconds that a missing sign counts: it is told again while it is missing
+SUSPICION = 300_000  # microseconds for which a `Silent` counts: it is repeated while heartbeats are missing
 
 
 def last_tag(line: int) -> int:
-    """Of the checkpoint that an element takes when it has finished under a line; rounds have tags above 0."""
+    """The tag of the last checkpoint of an element that has finished under a line; rounds have tags above 0."""
     return -1 - line
 
 
@@ -55,25 +55,25 @@ class RoundDirector(Director):
         self.timeout = int(settings.get("timeout", max(6 * self.interval, 60_000_000)))
         self.line = self.round = 0
         self.committed: dict[str, CheckpointId | None] = dict.fromkeys(elements)  # None: the initial state
-        self.joined: dict[str, int] = {}  # by element that lives: the line that it works under
-        self.lives: dict[str, tuple[int, int]] = {}
+        self.joined: dict[str, int] = {}  # by live element: the line that it runs under
+        self.incarnations: dict[str, tuple[int, int]] = {}
         self.finished: set[str] = set()
         self.last: dict[str, CheckpointId] = {}  # of elements that have finished
         self.channels = channels_of(elements)
         self.points: dict[CheckpointId, CheckpointPoint] = {}
-        self.parts: dict[str, CheckpointId] | None = None  # of the round under way
-        self.others: set[CheckpointId] = set()  # durable, and of no committed round
+        self.parts: dict[str, CheckpointId] | None = None  # of the round in progress
+        self.others: set[CheckpointId] = set()  # durable, and in no committed round
         self.started = 0
         self.due: int | None = None
         self.now = 0
-        self.suspected: int | None = None  # when somebody gave no sign
-        self.showing = showing(elements)
+        self.suspected: int | None = None  # when an element last missed heartbeats
+        self.committing = committing_elements(elements)
 
     def begin(self, log: Sequence[Mapping[str, Any]]) -> list[Command]:
         for record in log:
             self.round = record.get("round", self.round)
             self.line = record.get("line", self.line)
-            remember(self.lives, record)
+            recall_incarnation(self.incarnations, record)
             if "committed" in record:
                 self.committed = {pe: id and CheckpointId(*id) for pe, id in record["committed"].items()}
         return [RollBack(self.line, dict(self.committed))] if self.line else []
@@ -82,24 +82,25 @@ class RoundDirector(Director):
         match event:
             case Joined(pe, epoch, line, checkpoints):
                 self.joined[pe] = line
-                if died_unnoticed(self.lives, pe, epoch, self.line):
-                    return self._go_back(pe)
-                logged = seen(self.lives, pe, epoch, line)
+                if died_unnoticed(self.incarnations, pe, epoch, self.line):
+                    return self._roll_back(pe)
+                logged = note_incarnation(self.incarnations, pe, epoch, line)
                 self.others |= set(checkpoints) - {id for id in self.committed.values() if id is not None}
-                stands = self.committed[pe]
-                told = [committed(stands)] if stands is not None and pe in self.showing and line == self.line else []
-                # A round may be under way that this director knows nothing of.
+                id = self.committed[pe]
+                announce = id is not None and pe in self.committing and line == self.line
+                announced = [announce_committed(id)] if id is not None and announce else []
+                # A round of an earlier director may be in progress.
                 unknown = self.round and self.parts is None
-                return [*logged, *told, *([SendToElement(pe, {"abort": self.round})] if unknown else [])]
+                return [*logged, *announced, *([SendToElement(pe, {"abort": self.round})] if unknown else [])]
             case Lost(pe, epoch):
-                return self._go_back(pe) if epoch >= self.lives.get(pe, (epoch, 0))[0] else []
+                return self._roll_back(pe) if epoch >= self.incarnations.get(pe, (epoch, 0))[0] else []
             case Finished(pe, epoch):
-                working = self.joined.get(pe) == self.line and self.lives[pe][0] == epoch
-                if pe in self.finished or not working:  # a life that has gone back since had finished
+                working = self.joined.get(pe) == self.line and self.incarnations[pe][0] == epoch
+                if pe in self.finished or not working:  # it finished before a rollback
                     return []
                 self.finished.add(pe)
-                # Its last checkpoint may be durable sooner than its part of a round under way, or instead of it, and
-                # does not go with the parts of others: what it sent behind its marker would be nowhere.
+                # Its last checkpoint may become durable before, or instead of, its part of the round in progress, and
+                # is not consistent with the other parts: what it sent after its marker would be lost.
                 aborted = self._abort() if self.parts is not None and pe not in self.parts else []
                 return [*aborted, SendToElement(pe, {"last": last_tag(self.line)})]
             case CheckpointDurable(id, cut, line, tag, _, _, _) if line == self.line:
@@ -131,9 +132,9 @@ class RoundDirector(Director):
         return [Persist({"round": self.round}), *begin]
 
     def _ready(self) -> bool:
-        """Everybody lives and works under the line in force, and there is somebody to ask."""
-        asked = any(s.starts_rounds and pe not in self.finished for pe, s in self.elements.items())
-        return asked and all(self.joined.get(pe) == self.line for pe in self.elements)
+        """All elements run under the line in force, and some element can start a round."""
+        starting = any(s.starts_rounds and pe not in self.finished for pe, s in self.elements.items())
+        return starting and all(self.joined.get(pe) == self.line for pe in self.elements)
 
     def _took(self, id: CheckpointId, tag: int) -> list[Command]:
         self.others.add(id)
@@ -146,10 +147,10 @@ class RoundDirector(Director):
         return self._commit()
 
     def _commit(self) -> list[Command]:
-        """If the round is whole. Where all have finished, their last checkpoints are one."""
+        """Commit the round if it is complete. Once all elements have finished, their last checkpoints form one."""
         commands: list[Command] = []
         for parts in (self.parts, {}):
-            # A part of this round stands before a last checkpoint: it is what the others' parts go with.
+            # A part of this round takes precedence over a last checkpoint: it is consistent with the other parts.
             whole = {pe: (parts or {}).get(pe) or self.last.get(pe) for pe in self.elements}
             if parts is None or whole == self.committed or any(id is None for id in whole.values()):
                 continue
@@ -158,21 +159,21 @@ class RoundDirector(Director):
                 continue
             self.committed, self.parts = whole, None
             record = {"committed": {pe: id and list(id) for pe, id in whole.items()}, "round": self.round}
-            shown = [id for pe, id in whole.items() if pe in self.showing and id is not None]
-            commands += [Persist(record), *map(committed, shown)]
+            visible = [id for pe, id in whole.items() if pe in self.committing and id is not None]
+            commands += [Persist(record), *map(announce_committed, visible)]
         return [*commands, *self._delete()]
 
     def _consistent(self, whole: Mapping[str, CheckpointId]) -> bool:
-        """Nobody has taken what nobody has sent. A marker that was lost with a connection could make it so."""
+        """Whether the round has no orphans. A marker that was lost with a connection could cause some."""
         histories = {pe: [INITIAL, self.points[id]] for pe, id in whole.items()}
         return all(index == 1 for index in recovery_line(histories, self.channels).values())
 
     def _delete(self) -> list[Command]:
-        """What belongs to no committed round and to none that may still be. While that is the initial state, nothing on
-        disk stands for it, and what is left there says nothing of what is needed again.
+        """Delete checkpoints that belong to neither the committed round nor one in progress. While the initial state
+        is the committed one, no checkpoint represents it, so the remaining ones do not show what is still needed.
         """
-        kept = {*self.committed.values(), *self.last.values(), *(self.parts or {}).values()}
-        gone = tuple(sorted(self.others - kept))
+        retained = {*self.committed.values(), *self.last.values(), *(self.parts or {}).values()}
+        gone = tuple(sorted(self.others - retained))
         self.others -= set(gone)
         for id in gone:
             self.points.pop(id, None)
@@ -184,11 +185,11 @@ class RoundDirector(Director):
         self.parts = None
         return [*(SendToElement(pe, {"abort": self.round}) for pe in self.elements), *self._delete()]
 
-    def _go_back(self, pe: str) -> list[Command]:
+    def _roll_back(self, pe: str) -> list[Command]:
         aborted = self._abort()
         self.line += 1
         self.joined.pop(pe, None)
-        self.joined = dict.fromkeys(self.joined, -1)  # until they have come back under the new line
+        self.joined = dict.fromkeys(self.joined, -1)  # until they have joined under the new line
         self.finished.clear()
         self.last.clear()
         return [Persist({"line": self.line}), *aborted, RollBack(self.line, dict(self.committed)), *self._delete()]

@@ -1,12 +1,12 @@
-"""Coordinated checkpointing without aligning: markers overtake rows, and channel state is saved.
+"""Unaligned coordinated checkpointing: markers overtake rows, and channel state is saved (as Flink's unaligned ones).
 
-The first marker of a round makes an element capture at once; it sends the marker ahead of the rows that still wait to
-be sent. A marker says what its producer had *sent*. On every channel the rows from what was delivered at the capture up
-to that number are channel state: they are recorded as they come, with the checkpoint, which is written when all
-channels are closed. Nothing is parked, so a round takes no longer under back pressure than without, and cycles need no
-rule of their own.
+On the first marker of a round an element captures at once and sends the marker ahead of the rows that still wait to be
+sent. A marker carries the number of items that its producer had *sent*. On every channel, the rows from the delivered
+position at the capture up to that number are channel state: they are recorded with the checkpoint as they arrive, and
+the checkpoint is written when all channels are closed. Nothing is parked, so backpressure does not delay a round, and
+cycles need no special rule.
 
-Channels are read also while some consumer has no room: a marker must not wait behind what it is to overtake.
+Channels are read even under backpressure: a marker must not wait behind the rows that it is to overtake.
 """
 
 from riprap.protocols.channels import ChannelId
@@ -32,7 +32,7 @@ class Unaligned(Rounds):
     def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
         super().__init__(surroundings, plan)
         self.taken: dict[ChannelId, int] = dict.fromkeys(surroundings.inputs, 0)
-        self.recording: dict[ChannelId, int | None] = {}  # channel → number at which its state ends, once it is known
+        self.recording: dict[ChannelId, int | None] = {}  # channel → number at which its channel state ends, once known
 
     def begin(self, cut: Cut | None, now: int) -> list[Command]:
         if cut is not None:

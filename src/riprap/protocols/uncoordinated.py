@@ -1,20 +1,20 @@
-"""Uncoordinated checkpointing: every element takes one when its own timer says so, and a line is found afterwards.
+"""Uncoordinated checkpointing: every element checkpoints on its own timer; a failure triggers a recovery line.
 
-The phase of the timer is drawn per element: if all fired at once they would be coordinated by accident, and the domino
-effect would not show. The timer is looked at when time passes, not only when a message comes: an element behind an
-aggregate has few of those. Nothing is added to messages but their numbers, which all channels have.
+The phase of the timer is random per element: if all fired at once they would be coordinated by accident, and the domino
+effect would not show. The timer is checked on ticks, not only on messages: an element behind an aggregate gets few of
+those. Messages carry only their numbers, which all channels have.
 
-Exactly once on state with persistent logs; at most once with volatile ones. In a cycle the line may stay at the
-beginning of the run (the domino effect): `induced.py` exists because of that.
+Exactly once for state with persistent logs; at most once with volatile ones. In a cycle the line may stay at the
+initial states (the domino effect): `induced.py` prevents this.
 """
 
 from riprap.base.randomness import derived_seed
-from riprap.protocols.commitment import shown
+from riprap.protocols.commitment import publish_committed
 from riprap.protocols.cut import Cut
 from riprap.protocols.events import Acknowledge, Command, Deleted, Event, Forget, FromDirector, TakeCheckpoint, Tick
 from riprap.protocols.lines import LineDirector
 from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings, Unit
-from riprap.protocols.virtual import Virtual, concerns
+from riprap.protocols.virtual import Virtual, is_virtual_message
 
 INTERVAL = 10_000_000  # microseconds, unless the settings say otherwise
 
@@ -24,7 +24,7 @@ def interval_of(surroundings: Surroundings) -> int:
 
 
 def whole_plan(surroundings: Surroundings) -> RestorePlan:
-    """One checkpoint of all operators; what waits in merges is in it; what is given out again counts by its number."""
+    """One checkpoint of all operators and of what waits in merges; repeated output is recognised by number."""
     unit = Unit(tuple(surroundings.operators), interval_of(surroundings))
     return RestorePlan({WHOLE: unit}, whole=True, exact=True, delivered="taken")
 
@@ -64,10 +64,10 @@ class Uncoordinated(Protocol):
                 return [self._capture()]
             case FromDirector(message) if "last" in message:
                 return [self._capture()]
-            case FromDirector(message) if concerns(message):
-                return self.virtual.told(message, self._capture)
+            case FromDirector(message) if is_virtual_message(message):
+                return self.virtual.handle(message, self._capture)
             case FromDirector(message) if "committed" in message:
-                return shown(self.surroundings.pe, message)
+                return publish_committed(self.surroundings.pe, message)
             case Deleted(_, oldest):
                 return released(oldest)
         return []
@@ -78,7 +78,7 @@ class Uncoordinated(Protocol):
 
 
 def released(oldest: Cut) -> list[Command]:
-    """What nobody will ask for again, now that this is the oldest checkpoint that is left."""
+    """Release the input before the oldest remaining checkpoint."""
     return [
         Forget(channel, inlet.taken_position) if inlet.taken_position >= 0 else Acknowledge(channel, inlet.taken)
         for channel, inlet in oldest.inlets.items()

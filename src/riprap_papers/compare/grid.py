@@ -1,4 +1,4 @@
-"""What is compared: one case is a workload under a protocol, with or without a failure. Pure data, and refusals.
+"""The cases of a comparison: a workload under a protocol, with or without a failure. Data and validation.
 
 Scales:
 
@@ -6,9 +6,9 @@ Scales:
     demo    the same on Spark, with real processes and a real SIGKILL; some minutes
     paper   the published grid: three protocols × 10 and 15 s × windows × with and without a failure, three times each:
             on the simulated host with rates divided by 100; on Spark at the published rates, with time compressed by
-            10: an hour, and it goes on where it was interrupted
+            10: an hour; it can be interrupted and resumed
 
-Published rates are events/s of all sources together; a source gets the share that its generated input has.
+Published rates are events/s of all sources together; each source gets the share of its generated input.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,12 +26,12 @@ Scale = Literal["small", "demo", "paper"]
 HostName = Literal["simulated", "spark"]
 
 NONE = "none"  # no protocol: `partial` without any protection
-MICRO_BATCHES = "structured-streaming"  # Spark's own: each micro-batch commits
+MICRO_BATCHES = "structured-streaming"  # of Spark: each micro-batch commits
 PROTOCOLS = ("coordinated", "unaligned", "hybrid", "uncoordinated", "induced", "repeat")
 _COMPRESSED = 10.0  # time of the published grid on Spark
 _LENGTH = {"small": 12.0, "demo": 6.0, "paper": 60.0}  # seconds of input
-_MOST = 50_000_000  # rows of a case: they are generated before it runs
-_LONGEST = 600.0  # that a run is made for the sake of its interval
+_MOST = 50_000_000  # rows of a case, which are generated before it runs
+_LONGEST = 600.0  # seconds to which a long interval may extend a run
 PUBLISHED = ("coordinated", "uncoordinated", "induced")
 
 
@@ -50,14 +50,14 @@ class ComparedCase:
     shards: int = 1
     kill: str = ""  # the operator that is killed; "": as published
     repetition: int = 0
-    divided: float = 1.0  # by how much the rate is
+    divided: float = 1.0  # divisor of the rate
     sinks: str | None = None  # eager or committed
     virtual: bool = False  # of uncoordinated and induced
-    load: float | None = None  # share of its own largest rate, instead of the rate
-    compressed: float = 1.0  # seconds of event time, and of what was published, per second of the run
+    load: float | None = None  # share of its maximum rate, instead of the rate
+    compressed: float = 1.0  # seconds of event time, and of published time, per second of the run
     costs: str = ""  # of the simulated host, as a profile has them (`costs.py`)
     rule: str | None = None  # of induced
-    hurried: float = 1.0  # times as fast that event time passes, so that windows close before the failure
+    hurried: float = 1.0  # speed-up of event time, so that windows close before the failure
 
     @property
     def of(self) -> Workload:
@@ -69,12 +69,12 @@ class ComparedCase:
 
     @property
     def killed_at(self) -> float:
-        """Seconds after the start: late enough for two rounds of checkpoints, early enough to see the end of it."""
+        """Seconds after the start: late enough for two rounds of checkpoints, early enough to see the recovery."""
         return max(self.seconds * 0.5, min(2.3 * self.interval / 1e6, self.seconds * 0.7))
 
     @property
     def told_twice(self) -> "ComparedCase":
-        """With event time so fast that at least two windows have closed before the failure."""
+        """The case with event time sped up so that at least two windows close before the failure."""
         needed = 2.4 * self.of.speaks_after.get(self.windows, 0.0)
         return replace(self, hurried=max(1.0, float(ceil(needed / (self.killed_at * self.compressed)))))
 
@@ -93,7 +93,7 @@ class ComparedCase:
 
     @property
     def label(self) -> str:
-        """Of its protocol, within its group."""
+        """The protocol and settings, within its group."""
         if self.protocol == MICRO_BATCHES:
             return self.protocol
         log = f", {self.log} log" if self.log == "volatile" else ""
@@ -106,7 +106,7 @@ class ComparedCase:
 
     @property
     def key(self) -> str:
-        """By which a result is found again: everything that it depends on."""
+        """The key of the stored result: everything that it depends on."""
         return "|".join(map(str, vars(self).values()))
 
 
@@ -132,10 +132,10 @@ def cases(
     sinks: str | None = None,
     virtual: bool = False,
 ) -> list[ComparedCase]:
-    """All of a scale, or what is asked for; raises `UsageError` for what cannot be.
+    """All cases of a scale, or the selected ones; raises `UsageError` for invalid ones.
 
-    With a `skew` every case is there without it too, and operators are divided, as far as they were published to be:
-    one element has no neighbours that it could be slower than.
+    With a `skew` every case also runs without it, and operators have up to the published number of shards: skew shows
+    only between shards.
     """
     if scale not in get_args(Scale):
         raise UsageError(f"--scale {scale}: expected one of {', '.join(get_args(Scale))}")
@@ -143,27 +143,23 @@ def cases(
     named = tuple(dict.fromkeys(protocols)) or (PUBLISHED if scale == "paper" else PROTOCOLS)
     for name in named:
         if name not in (NONE, MICRO_BATCHES) and name not in REGISTRY:
-            raise UsageError(f"no protocol is called {name}; there are {known([NONE, MICRO_BATCHES, *REGISTRY], name)}")
+            raise UsageError(f"protocol {name} is unknown; known: {known([NONE, MICRO_BATCHES, *REGISTRY], name)}")
         if name == "partial":
-            raise UsageError("partial is a plan, not a protocol with rounds or lines: compare with none instead")
+            raise UsageError("partial protects by a plan, without rounds or recovery lines: compare with none instead")
         if name == "recompute":
-            raise UsageError(
-                "recompute is for plans with few backups (riprap plan, riprap prove), and is not compared here"
-            )
+            raise UsageError("recompute is for plans with backups (riprap plan, riprap prove) and is not compared here")
     if windows is not None and windows not in get_args(Windows):
         raise UsageError(f"--windows {windows}: expected {' or '.join(get_args(Windows))}")
     if load is not None and not 0 < load <= 1:
-        raise UsageError(f"--load {load:g}: expected a share of the largest rate, as 0.8")
+        raise UsageError(f"--load {load:g}: expected a share of the maximum rate, as 0.8")
     if load is not None and rate is not None:
-        raise UsageError(
-            "--load is a share of each protocol's own largest rate, so --rate has nothing to say: leave one out"
-        )
+        raise UsageError("--load is a share of each protocol's maximum rate and excludes --rate: leave one out")
     if skew is not None and not 0 <= skew <= 10:
         raise UsageError(f"--skew {skew:g}: expected the exponent of Zipf's law, 0 to 10")
     if seconds is not None and not seconds > 0:
-        raise UsageError(f"--for {seconds:g}s: there would be no input; give its length, as 12s")
+        raise UsageError(f"--for {seconds:g}s: give the length of the input, as 12s")
     if sinks == "committed" and set(named) <= {NONE, MICRO_BATCHES}:
-        raise UsageError("--sinks committed is for protocols with a line, and none of them is compared")
+        raise UsageError("--sinks committed is for protocols with a recovery line, and none is compared")
     if shards is None:
         shards = 8 if skew is not None else 1
     if log == "volatile" and not {"uncoordinated", "induced"} & set(named):
@@ -180,7 +176,7 @@ def cases(
     failures = (failure,) if failure is not None else (False, True) if scale == "paper" else (True,)
     compressed = _COMPRESSED if scale == "paper" and host == "spark" else 1.0
     longest = max(parse_duration(interval) for interval in times) / 1e6
-    # Long enough for two checkpoints of everybody before the failure, and to see the end of it.
+    # Long enough for two checkpoints of every element before the failure, and to see the recovery.
     length = (seconds or max(_LENGTH[scale], min(4 * longest, _LONGEST))) / (1.0 if seconds else compressed)
     divided = 100.0 if scale == "paper" and host == "simulated" else 1.0
     found = []
@@ -193,11 +189,12 @@ def cases(
                 if name == MICRO_BATCHES and workload.query is None:
                     if workloads:
                         raise UsageError(
-                            f"{workload.name} has a cycle, and {MICRO_BATCHES} cannot: leave one of them out"
+                            f"{workload.name} has a cycle, which {MICRO_BATCHES} does not support: leave one of them "
+                            "out"
                         )
                     continue
                 if scale == "paper" and workload.cyclic and name == "coordinated" and not protocols:
-                    continue  # it was not published: it could not go round cycles
+                    continue  # not published: it does not support cycles
                 lined = name in ("uncoordinated", "induced")
                 logged, stays = log if lined else None, virtual and lined
                 for interval in times:
@@ -232,8 +229,8 @@ def cases(
     if any(case.interval / 1e6 > case.seconds / 2 for case in found):
         worst = max(case.interval for case in found)
         raise UsageError(
-            f"--interval {format_duration(worst)} in a run of {length:g} s: no second checkpoint would be taken before "
-            f"the failure; give --for {2 * worst / 1e6:g}s or more"
+            f"--interval {format_duration(worst)} in a run of {length:g} s: the failure would come before the second "
+            f"checkpoint; give --for {2 * worst / 1e6:g}s or more"
         )
     if (most := max(case.rate * case.seconds for case in found)) > _MOST:
         raise UsageError(
@@ -243,7 +240,7 @@ def cases(
 
 
 def _settings(name: str, interval: str, **more: Any) -> dict[str, Any]:
-    """Of a protocol; where there is none of ours, the interval alone."""
+    """The label of a protocol; without one of ours, only the interval."""
     own = {"name": name, **more} if name in REGISTRY else {"name": "coordinated"}
     return configured(interval=interval, **own)[1]
 
@@ -257,7 +254,9 @@ def _killed(workload: Workload, kill: str) -> str:
     found = next((spec.name for spec in graph if spec.kind in kinds), None)
     if found is None:
         named = known([spec.name for spec in graph], kill)
-        raise UsageError(f"--kill {kill}: expected an operator or a kind of them, as join; {workload.name} has {named}")
+        raise UsageError(
+            f"--kill {kill}: expected an operator or a kind of operator, as join; {workload.name} has {named}"
+        )
     return found
 
 
@@ -273,13 +272,13 @@ def groups(found: Iterable[ComparedCase]) -> list[tuple[str, str]]:
 
 
 def micro_batch_notes(found: Sequence[ComparedCase]) -> list[str]:
-    """What to know of Structured Streaming where it is compared: a sentence each."""
+    """Notes on Structured Streaming, if it is compared."""
     batched = {case.workload: case.of.query for case in found if case.protocol == MICRO_BATCHES}
     told = []
     if any(query is not None and query.closes for query in batched.values()):
         told.append(
-            f"{MICRO_BATCHES}: its windows close by watermark, in the micro-batch after the one that saw a later row, "
-            "and ours by order key; rows come in order, so that windows hold the same."
+            f"{MICRO_BATCHES}: its windows close by watermark, in the micro-batch after the one with a later row, "
+            "ours by order key; rows arrive in order, so windows have the same content."
         )
     told += [f"{MICRO_BATCHES}, {name}: {query.note}." for name, query in batched.items() if query and query.note]
     cyclic = dict.fromkeys(case.workload for case in found if case.of.query is None)

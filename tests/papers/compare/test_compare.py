@@ -318,7 +318,7 @@ def test_the_command_writes_a_page_and_goes_on(tmp_path, capsys, monkeypatch):
     ("wrong", "words"),
     [
         ({"workloads": ["nexmark-4"]}, "workload nexmark-4 is unknown"),
-        ({"protocols": ["coördinated"]}, "no protocol is called coördinated"),
+        ({"protocols": ["coördinated"]}, "unknown protocol coördinated"),
         ({"protocols": ["partial"]}, "compare with none"),
         ({"interval": "0s"}, "need a time between them"),
         ({"interval": "9s", "seconds": 12.0}, "give --for 18s or more"),
