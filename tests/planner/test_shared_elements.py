@@ -7,7 +7,7 @@ from riprap.base.errors import PlanError
 from riprap.base.quantities import Duration
 from riprap.graph.builder import App
 from riprap.graph.windows import count
-from riprap.planner.shared_elements import as_elements, kept_elements
+from riprap.planner.shared_elements import as_elements, backup_elements
 from riprap.planner.topology import topology
 
 DIAMOND = topology(
@@ -26,8 +26,8 @@ def test_tasks_are_added_up_and_edges_inside_are_gone():
 
 def test_an_element_keeps_its_output_when_all_that_leaves_it_is_kept():
     elements = [("a", "b"), ("c",), ("d",), ("e",)]
-    assert kept_elements(DIAMOND, elements, ["b"]) == ()  # a leaves to d
-    assert kept_elements(DIAMOND, elements, ["a", "b", "d"]) == ("a", "d")
+    assert backup_elements(DIAMOND, elements, ["b"]) == ()  # a leaves to d
+    assert backup_elements(DIAMOND, elements, ["a", "b", "d"]) == ("a", "d")
 
 
 def app():

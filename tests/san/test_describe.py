@@ -184,5 +184,5 @@ def test_marks_follow_the_data_and_the_model_does_not_understate_them(measured):
 def test_marks_stop_at_operators_they_do_not_know():
     app = App("sorted")
     app.source("in", "value double not null").sort("value", window=count(10), name="order").sink("out")
-    with pytest.raises(RiprapError, match="marks cannot follow through sort order"):
+    with pytest.raises(RiprapError, match="marks cannot pass sort order"):
         spread(app.build(), "in", [], [])

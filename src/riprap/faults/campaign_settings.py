@@ -148,8 +148,8 @@ def _alterable(graph: Graph, target: Target, kind: FaultKind) -> tuple[str, ...]
         spec = graph[name]
         schemas = (spec.schema,) if isinstance(spec, Source) else graph.input_schemas(name)
         for schema in schemas:
-            found = corruptible(schema) if kind in STRIKES_ONCE else alterable(schema, grouped)
-            columns |= dict.fromkeys(found)
+            names = corruptible(schema) if kind in STRIKES_ONCE else alterable(schema, grouped)
+            columns |= dict.fromkeys(names)
     if not columns:
         what = "" if kind in STRIKES_ONCE else "numeric "
         raise UsageError(f"{target.name} has no {what}attribute to alter; use fault model loss instead")
@@ -159,7 +159,7 @@ def _alterable(graph: Graph, target: Target, kind: FaultKind) -> tuple[str, ...]
 def profile_targets(graph: Graph, recording: Recording, targets: Sequence[Target]) -> list[TargetProfile]:
     """Runs the app once and records the input of each target."""
     edges = [_edges(graph, target) for target in targets]
-    seen: dict[tuple[str, int], list[np.ndarray]] = {edge: [] for own in edges for edge in own}
+    seen: dict[tuple[str, int], list[np.ndarray]] = {edge: [] for target_edges in edges for edge in target_edges}
 
     def watch(name: str, port: int, batch: object) -> None:
         if (name, port) in seen:
@@ -172,8 +172,8 @@ def profile_targets(graph: Graph, recording: Recording, targets: Sequence[Target
         pass
     length = max(1, int(recording.time[-1]) - int(recording.time[0])) / _SECOND
     profiles = []
-    for target, own in zip(targets, edges, strict=True):
-        ports = [np.concatenate(seen[edge]) for edge in own if seen[edge]]
+    for target, target_edges in zip(targets, edges, strict=True):
+        ports = [np.concatenate(seen[edge]) for edge in target_edges if seen[edge]]
         inputs = np.concatenate(ports) if ports else np.empty(0, np.int32)
         if len(ports) > 1:
             inputs.sort()
@@ -203,7 +203,7 @@ def outages_of(settings: CampaignSettings, profile: TargetProfile, index: int, o
         )
     # The same dtype: otherwise NumPy would convert the whole array.
     before = int(np.searchsorted(profile.inputs, profile.inputs.dtype.type(offset)))
-    found: dict[tuple[Duration, Rate], Outage] = {}
+    outages: dict[tuple[Duration, Rate], Outage] = {}
     for duration in settings.outages:
         if profile.target.at_most is not None:
             duration = min(duration, profile.target.at_most)
@@ -216,8 +216,8 @@ def outages_of(settings: CampaignSettings, profile: TargetProfile, index: int, o
                     f"{format_count(len(profile.inputs) - before)} of them; choose shorter outages or earlier offsets"
                 )
             end = int(profile.inputs[before + lost])
-            found[duration, rate] = Outage(index, offset, duration, rate, lost, max(end, offset + 1))
-    return sorted(found.values(), key=lambda outage: (outage.tuples, outage.duration))
+            outages[duration, rate] = Outage(index, offset, duration, rate, lost, max(end, offset + 1))
+    return sorted(outages.values(), key=lambda outage: (outage.tuples, outage.duration))
 
 
 def assessable(

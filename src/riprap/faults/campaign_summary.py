@@ -118,20 +118,20 @@ class _Cube:
         paired = [self._local(i, decisive, paired=True) for i in range(len(self.settings.offsets))]
         recovery, impact = zip(*(self._recovery(error) for error, _ in paired), strict=True)
         worst = int(np.argmax(np.abs(impact)))
-        each = [
+        impacts = [
             self._recovery(self._local(worst, decisive, paired=True, rep=k)[0])[1] for k in range(self.settings.reps)
         ]
-        own = metrics.outage_impact(self.lost, quality), metrics.data_dependency(samples[:, decisive])
+        figures = metrics.outage_impact(self.lost, quality), metrics.data_dependency(samples[:, decisive])
         return TargetSummary(
             self.target,
             self.sink,
-            Metrics(*own, max(recovery), impact[worst]),
+            Metrics(*figures, max(recovery), impact[worst]),
             self._unpaired(decisive),
             outages,
             [error for error, _ in paired],
             recovery,
             impact,
-            metrics.interval(np.array(each)),
+            metrics.interval(np.array(impacts)),
             metrics.interval(samples[:, decisive].ravel()),
             self._covered(decisive),
             sum(flagged for _, flagged in paired),
@@ -147,17 +147,17 @@ class _Cube:
         means = self.all_golden.mean(axis=0)  # [offset]
         quality = metrics.quality_scores(self.faulty.mean(axis=2), means[:, None])
         samples = metrics.quality_scores(self.faulty[:, decisive], means[:, None])
-        found = [self._recovery(self._local(i, decisive, paired=False)[0]) for i in range(len(means))]
+        recoveries = [self._recovery(self._local(i, decisive, paired=False)[0]) for i in range(len(means))]
         return Metrics(
             metrics.outage_impact(self.lost, quality),
             metrics.data_dependency(samples),
-            max(r for r, _ in found),
-            max((i for _, i in found), key=abs),
+            max(r for r, _ in recoveries),
+            max((i for _, i in recoveries), key=abs),
         )
 
     def _outage(self, j: int, quality: np.ndarray, samples: np.ndarray) -> OutageSummary:
         errors = [self._local(i, j, paired=True)[0] for i in range(len(quality))]
-        found = [self._recovery(error) for error in errors]
+        recoveries = [self._recovery(error) for error in errors]
         row = self.rows[0, j, 0]
         return OutageSummary(
             Duration(row["outage_us"]),
@@ -165,11 +165,11 @@ class _Cube:
             int(self.lost[:, j].max()),
             quality[:, j],
             samples[:, j],
-            max(r for r, _ in found),
-            max((i for _, i in found), key=abs),
+            max(r for r, _ in recoveries),
+            max((i for _, i in recoveries), key=abs),
             errors,
-            [until for until, _ in found],
-            [impact for _, impact in found],
+            [until for until, _ in recoveries],
+            [impact for _, impact in recoveries],
         )
 
     def _faulty_sections(self, i: int, j: int) -> np.ndarray:

@@ -25,21 +25,21 @@ def corrupt_state(operator: Operator, port: int, arriving: pa.RecordBatch, chanc
     if group is None:
         return False
     state = operator.snapshot()
-    found = []  # table, and its rows of the group
+    candidates = []  # table, and its rows of the group
     for name, keys in state.tables.items():
         if name.endswith(".keys"):
             counts = keys.column("_rows").to_numpy()
             ends = np.cumsum(counts)
             for place in np.flatnonzero(keys.column("_hash").to_numpy() == np.uint64(group)):
-                found += [
+                candidates += [
                     (name.removesuffix("keys") + "rows", row) for row in range(ends[place] - counts[place], ends[place])
                 ]
-    if not found:
+    if not candidates:
         return False
-    table, row = found[chance % len(found)]
+    table, row = candidates[chance % len(candidates)]
     rows = state.tables[table]
     names = [name for name in corruptible(rows.schema) if name != STAMP]
-    wrong, altered = corrupted(rows, int(row), names, chance // len(found))
+    wrong, altered = corrupted(rows, int(row), names, chance // len(candidates))
     if altered is None:
         return False
     version = operator.version

@@ -48,7 +48,7 @@ def key_copies(graph: Graph, name: str) -> frozenset[str]:
     columns = dividing_columns(graph)
     if columns is None:
         return frozenset()
-    dividing = {(source, column) for source, own in columns.items() for column in own}
+    dividing = {(source, column) for source, names in columns.items() for column in names}
     spec = graph[name]
     if isinstance(spec, Source):
         return frozenset(columns[name])

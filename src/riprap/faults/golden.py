@@ -68,22 +68,22 @@ def golden_run(
     divided: bool,
 ) -> Golden:
     engine = golden_engine(graph, jitter)
-    kept = sorted(set(starts))
-    checks = {cut for start in kept for cut in checks_after(start, recording.tuples)}
+    start_cuts = sorted(set(starts))
+    checks = {cut for start in start_cuts for cut in checks_after(start, recording.tuples)}
     rows: dict[str, list[OutputRows]] = {reader.sink: [] for reader in readers}
     counts = {reader.sink: 0 for reader in readers}
     emitted: dict[int, dict[str, int]] = {}
     states: dict[int, EngineState] = {}
     marks: dict[int, StateMark] = {}
     at = 0
-    for cut in sorted({*kept, *checks, recording.tuples}):
+    for cut in sorted({*start_cuts, *checks, recording.tuples}):
         outputs: list[Output] = list(recording.feed(engine, at, cut))
         for reader in readers:
-            own = reader.read(outputs)
-            rows[reader.sink].append(own)
-            counts[reader.sink] += own.size
+            new_rows = reader.read(outputs)
+            rows[reader.sink].append(new_rows)
+            counts[reader.sink] += new_rows.size
         emitted[cut] = dict(counts)
-        if cut in kept:
+        if cut in start_cuts:
             states[cut] = engine.snapshot()
         if cut in checks:
             marks[cut] = mark(engine, recording, divided=divided)
@@ -99,8 +99,8 @@ def mark(engine: Engine, recording: Recording, *, divided: bool) -> StateMark:
 
 def digests_of(engine: Engine, keys: np.ndarray) -> np.ndarray:
     """For each stateful operator, the digests of these keys (hashes); 0: no state."""
-    found = [op.digest_of(keys) for name, op in engine.operators.items() if any(engine.graph[name].stateful)]
-    return np.array(found, np.uint64).reshape(len(found), len(keys))
+    digests = [op.digest_of(keys) for name, op in engine.operators.items() if any(engine.graph[name].stateful)]
+    return np.array(digests, np.uint64).reshape(len(digests), len(keys))
 
 
 def waiting_parts(engine: Engine, recording: Recording) -> np.ndarray:

@@ -22,23 +22,23 @@ class GoldenScores:
         self._section, self._sections = section, sections
         order = np.argsort(settled.identity, kind="stable")
         identities = settled.identity[order]
-        own = [np.sort(order[_runs(identities, part)[0]]) for part in affected]  # rows of each part, in order
+        rows_by_part = [np.sort(order[_runs(identities, part)[0]]) for part in affected]  # rows of each part, in order
         parts = np.concatenate([np.empty(0, np.uint64), *affected])
         unit = np.repeat(np.arange(len(affected)), [len(part) for part in affected])
         by_identity = np.argsort(parts, kind="stable")
         self._identities, self._units = parts[by_identity], unit[by_identity]
         if in_sums(score):
-            rows = np.concatenate([np.empty(0, np.int64), *own])
-            of = np.repeat(np.arange(len(own)), [len(part) for part in own])
+            rows = np.concatenate([np.empty(0, np.int64), *rows_by_part])
+            of = np.repeat(np.arange(len(rows_by_part)), [len(part) for part in rows_by_part])
             self._by_section = score.totals(settled.value, self._section_of(settled), sections)
-            self._by_unit = score.totals(settled.value[rows], of, len(own))
+            self._by_unit = score.totals(settled.value[rows], of, len(rows_by_part))
         else:
-            self._shared = [settled.value[rows] for rows in own]
+            self._shared = [settled.value[rows] for rows in rows_by_part]
 
     def fits(self, affected: Sequence[np.ndarray]) -> bool:
         """Whether these are the parts that it was built for."""
         return len(affected) == len(self._affected) and all(
-            ours is theirs for ours, theirs in zip(self._affected, affected, strict=True)
+            known is part for known, part in zip(self._affected, affected, strict=True)
         )
 
     def of(self, rest: OutputRows) -> tuple[np.ndarray, np.ndarray]:
@@ -52,8 +52,10 @@ class GoldenScores:
             return score.of_totals(*by_section), score.of_totals(*by_unit)
         value = np.concatenate([self._settled.value, rest.value])
         sections = score.by_section(value, np.concatenate([self._section_of(self._settled), at]), self._sections)
-        own = [np.concatenate([s, rest.value[rows[unit == number]]]) for number, s in enumerate(self._shared)]
-        return sections, np.array([score.over(values) for values in own])
+        values_by_part = [
+            np.concatenate([s, rest.value[rows[unit == number]]]) for number, s in enumerate(self._shared)
+        ]
+        return sections, np.array([score.over(values) for values in values_by_part])
 
     def _section_of(self, rows: OutputRows) -> np.ndarray:
         return np.minimum(rows.position // self._section, self._sections - 1)

@@ -256,8 +256,8 @@ class InjectedOperator(Operator):
     def _deliver(
         self, inner: Operator, batches: Sequence[pa.RecordBatch], ports: np.ndarray, rows: np.ndarray
     ) -> list[Emission]:
-        one = len(batches) == 1
-        emissions = inner.process(Channel(0), batches[0]) if one else inner.process_merged(batches, ports)
+        single_port = len(batches) == 1
+        emissions = inner.process(Channel(0), batches[0]) if single_port else inner.process_merged(batches, ports)
         return [
             emission._replace(triggers=rows if emission.triggers is None else rows[emission.triggers])
             for emission in emissions

@@ -67,12 +67,12 @@ def verdicts(
 
 def deciding(summaries: Sequence[TargetSummary]) -> dict[str, TargetSummary]:
     """By target, the summary of the sink with the strongest effect; of equal ones, with the largest error."""
-    found: dict[str, TargetSummary] = {}
+    decisive: dict[str, TargetSummary] = {}
     for summary in summaries:
-        known = found.get(summary.target)
+        known = decisive.get(summary.target)
         if known is None or _weight(summary) > _weight(known):
-            found[summary.target] = summary
-    return found
+            decisive[summary.target] = summary
+    return decisive
 
 
 def _weight(summary: TargetSummary) -> tuple[int, float, int]:
@@ -135,7 +135,7 @@ def _of_altered(summary: TargetSummary) -> OperatorAdvice:
 
 def _instead(graph: Graph, target: str) -> str:
     """The alternative protection of a stateless operator."""
-    before = {name for each in target.split("+") for name in graph.upstream(each)} - set(target.split("+"))
+    before = {name for member in target.split("+") for name in graph.upstream(member)} - set(target.split("+"))
     upstream = [name for name in graph.order if name in before]
     if not upstream:
         return " It has no state to checkpoint."

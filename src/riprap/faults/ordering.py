@@ -50,17 +50,17 @@ class MetricOrder:
 
 def orders(settings: CampaignSettings, summaries: Sequence[TargetSummary], sink: str) -> dict[str, MetricOrder]:
     """By metric, for one sink."""
-    own = [summary for summary in summaries if summary.sink == sink]
+    at_sink = [summary for summary in summaries if summary.sink == sink]
     chance = generator(settings.seed, "order", sink)
     offsets, reps = len(settings.offsets), settings.reps
-    drawn = np.empty((2, DRAWS, len(own)))
+    drawn = np.empty((2, DRAWS, len(at_sink)))
     for draw in range(DRAWS):
         chosen, repeated = chance.integers(0, offsets, offsets), chance.integers(0, reps, reps)
-        for number, summary in enumerate(own):
+        for number, summary in enumerate(at_sink):
             drawn[:, draw, number] = _metrics(settings, summary, np.unique(chosen), repeated)
-    values = {"R": [float(s.paired.R) for s in own], "I": [s.paired.I for s in own]}
+    values = {"R": [float(s.paired.R) for s in at_sink], "I": [s.paired.I for s in at_sink]}
     return {
-        metric: _order(metric, [s.target for s in own], values[metric], drawn[number])
+        metric: _order(metric, [s.target for s in at_sink], values[metric], drawn[number])
         for number, metric in enumerate(("R", "I"))
     }
 
@@ -68,14 +68,14 @@ def orders(settings: CampaignSettings, summaries: Sequence[TargetSummary], sink:
 def _metrics(
     settings: CampaignSettings, summary: TargetSummary, offsets: np.ndarray, reps: np.ndarray
 ) -> tuple[float, float]:
-    found = []
+    recoveries = []
     for offset in offsets.tolist():
         faulty, golden = summary.sections[offset]
         error = metrics.section_errors(faulty[reps], golden[reps], signed=True).error
         error = metrics.counted(error, settings.errors)
         until = metrics.recovery_time(error, settings.threshold, settings.percentile)
-        found.append((until, metrics.quality_impact(error, settings.threshold, until, signed=settings.signed)))
-    return float(max(until for until, _ in found)), max((impact for _, impact in found), key=abs)
+        recoveries.append((until, metrics.quality_impact(error, settings.threshold, until, signed=settings.signed)))
+    return float(max(until for until, _ in recoveries)), max((impact for _, impact in recoveries), key=abs)
 
 
 def _order(metric: str, targets: Sequence[str], values: Sequence[float], drawn: np.ndarray) -> MetricOrder:
@@ -88,8 +88,8 @@ def _order(metric: str, targets: Sequence[str], values: Sequence[float], drawn: 
             gap = drawn[:, number] - drawn[:, ranked[at + 1]]
             above = float(np.mean((gap > 0) + 0.5 * (gap == 0)))
         places.append(RankedOperator(targets[number], values[number], float(low), float(high), above))
-    kept = np.all(np.diff(drawn[:, ranked], axis=1) <= 0, axis=1)
-    return MetricOrder(metric, tuple(places), float(np.mean(kept)))
+    in_order = np.all(np.diff(drawn[:, ranked], axis=1) <= 0, axis=1)
+    return MetricOrder(metric, tuple(places), float(np.mean(in_order)))
 
 
 def spread(golden: pa.Table) -> dict[str, float]:
@@ -97,14 +97,14 @@ def spread(golden: pa.Table) -> dict[str, float]:
     rows: dict[str, list[list[float]]] = {}
     for row in golden.to_pylist():
         rows.setdefault(row["sink"], []).append(row["sections"])
-    found = {}
+    spreads = {}
     for sink, runs in rows.items():
         scores = np.array(runs)  # [run, section]
         mean = np.abs(scores.mean(axis=0))
         off = np.std(scores, axis=0, ddof=1) if len(scores) > 1 else np.zeros(scores.shape[1])
         share = off[mean > 0] / mean[mean > 0]
-        found[sink] = float(np.median(share)) if len(share) else 0.0
-    return found
+        spreads[sink] = float(np.median(share)) if len(share) else 0.0
+    return spreads
 
 
 def unsteady(settings: CampaignSettings, spreads: Mapping[str, float]) -> list[str]:

@@ -15,7 +15,7 @@ CHECKPOINT_EVERY = Duration(1_000_000)  # interval that the plan proposes
 GROUP = "critical"
 
 
-def proposed_plan(graph: Graph, found: Mapping[str, OperatorAdvice]) -> Plan:
+def proposed_plan(graph: Graph, advice: Mapping[str, OperatorAdvice]) -> Plan:
     """A plan that follows the advice and replaces the protection in the code.
 
     Groups are completed with the operators that they require. An operator that cannot be replicated is checkpointed.
@@ -24,7 +24,7 @@ def proposed_plan(graph: Graph, found: Mapping[str, OperatorAdvice]) -> Plan:
     sinks = {sink.name for sink in graph.sinks}
     operators = {s.name: Annotations() for s in graph if s.annotations != Annotations() and s.name not in sinks}
     groups: list[set[str]] = []
-    for target, verdict in found.items():
+    for target, verdict in advice.items():
         members = [*verdict.group, *target.split("+")] if verdict.advice in ("replicate", "checkpoint") else []
         for member in members:
             if any(graph[member].stateful):
@@ -53,11 +53,11 @@ def protected_targets(graph: Graph, settings: CampaignSettings, plan: Plan, fail
         if spec.annotations.ha_group is not None:
             name = spec.annotations.ha_group.name
             groups[name] = (*groups.get(name, ()), spec.name)
-    found: dict[str, Target] = {}
+    targets: dict[str, Target] = {}
     for spec in graph:
         if spec.annotations.ha_group is not None:
-            found[spec.name] = Target(groups[spec.annotations.ha_group.name], at_most=failover)
+            targets[spec.name] = Target(groups[spec.annotations.ha_group.name], at_most=failover)
         elif spec.annotations.checkpoint_every is not None and any(spec.stateful):
-            found[spec.name] = Target((spec.name,), StateOutcome("checkpoint", spec.annotations.checkpoint_every))
+            targets[spec.name] = Target((spec.name,), StateOutcome("checkpoint", spec.annotations.checkpoint_every))
     assessed = {name for target in settings.targets for name in target.operators}
-    return {name: target for name, target in found.items() if name in assessed or assessed & set(target.operators)}
+    return {name: target for name, target in targets.items() if name in assessed or assessed & set(target.operators)}

@@ -112,9 +112,9 @@ class Recording:
                 return source.position[source.rows_at(keys.seq)]
         out = np.searchsorted(self.time, keys.ts)
         for source in self.sources:
-            mine = np.flatnonzero(np.broadcast_to(keys.src, count) == source.rank)
-            if len(mine):
-                out[mine] = source.position[source.rows_at(keys.seq[mine])]
+            own_keys = np.flatnonzero(np.broadcast_to(keys.src, count) == source.rank)
+            if len(own_keys):
+                out[own_keys] = source.position[source.rows_at(keys.seq[own_keys])]
         return out
 
     @cached_property
@@ -146,7 +146,7 @@ class Recording:
         if stop <= start and stop < self.tuples:
             return
         reached = self.key_at(stop - 1) if stop < self.tuples else END_KEY
-        told = False
+        announced = False
         for source in self.sources:
             lo, hi = np.searchsorted(source.position, (start, stop)).tolist()
             if parts is None:
@@ -155,9 +155,9 @@ class Recording:
                 continue
             rows = source.rows_of(parts, start, stop)
             if len(rows):
-                told = len(self.sources) == 1
-                yield from engine.push(source.name, source.views.take(rows), until=reached if told else None)
-        for source in self.sources if not told else ():
+                announced = len(self.sources) == 1
+                yield from engine.push(source.name, source.views.take(rows), until=reached if announced else None)
+        for source in self.sources if not announced else ():
             yield from engine.advance(source.name, reached)
 
 

@@ -35,13 +35,13 @@ def encode_state(state: EngineState) -> bytes:
         {
             "operators": {
                 name: {
-                    "version": own.version,
-                    "since": own.since,
-                    "scalars": dict(own.scalars),
-                    "blob": attach(own.blob),
-                    "tables": {table: attach(to_ipc(batch).to_pybytes()) for table, batch in own.tables.items()},
+                    "version": operator.version,
+                    "since": operator.since,
+                    "scalars": dict(operator.scalars),
+                    "blob": attach(operator.blob),
+                    "tables": {table: attach(to_ipc(batch).to_pybytes()) for table, batch in operator.tables.items()},
                 }
-                for name, own in state.operators.items()
+                for name, operator in state.operators.items()
             },
             "mergers": {name: attach(encode_waiting(waiting)) for name, waiting in state.mergers.items()},
             "progress": dict(state.watermark),
@@ -63,9 +63,9 @@ def decode_state(data: bytes) -> EngineState:
         batch.validate(full=True)
         return batch
 
-    def operator(own: Mapping[str, Any]) -> OperatorState:
-        tables = {name: table(place) for name, place in own["tables"].items()}
-        return OperatorState(own["version"], own["since"], own["scalars"], tables, at(own["blob"]))
+    def operator(entry: Mapping[str, Any]) -> OperatorState:
+        tables = {name: table(place) for name, place in entry["tables"].items()}
+        return OperatorState(entry["version"], entry["since"], entry["scalars"], tables, at(entry["blob"]))
 
     return EngineState(
         {name: operator(own) for name, own in values["operators"].items()},

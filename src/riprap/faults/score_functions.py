@@ -185,13 +185,13 @@ class FunctionScore:
     def _table(self, values: np.ndarray) -> pa.Table:
         columns = []
         for number, field in enumerate(self.columns):
-            own, missing = values[f"v{number}"], values[f"n{number}"]
+            column, missing = values[f"v{number}"], values[f"n{number}"]
             if _is_text(field.type):
-                words = [word[: -len(_END)].decode() for word in own.tolist()]
+                words = [word[: -len(_END)].decode() for word in column.tolist()]
                 array = pa.array(words, pa.string(), mask=missing)
             else:
                 plain = pa.int64() if pa.types.is_timestamp(field.type) else field.type
-                array = pa.array(np.ascontiguousarray(own), plain, mask=missing if missing.any() else None)
+                array = pa.array(np.ascontiguousarray(column), plain, mask=missing if missing.any() else None)
                 array = array.cast(field.type)
             columns.append(array)
         return pa.table(columns, schema=self.columns)

@@ -112,7 +112,7 @@ def load_batches(path: Path) -> list[pa.RecordBatch]:
     data = files.mapped(path)
     if not data.size:
         return []
-    found = list(pa.ipc.open_stream(data))
-    for batch in found:
+    batches = list(pa.ipc.open_stream(data))
+    for batch in batches:
         batch.validate(full=True)
-    return found
+    return batches

@@ -81,9 +81,9 @@ def golden_outputs(
     outputs = list(recording.feed(Engine(graph, watch=watch), 0, recording.tuples))
     base = {reader.sink: reader.read(outputs) for reader in readers}
     if divided and len(merging) == 1 and len(recording.sources) == 1 and _settles(graph, merging[0]):
-        again, positions = _unsettled(graph, recording, merging[0], inputs, bound)
+        rerun, positions = _unsettled(graph, recording, merging[0], inputs, bound)
         behind = {sink: _at(rows, positions, inside=False) if sink in members else rows for sink, rows in base.items()}
-        return GoldenOutputs(members, again, behind, positions)
+        return GoldenOutputs(members, rerun, behind, positions)
     return GoldenOutputs(
         members,
         inputs,
@@ -106,21 +106,21 @@ def _unsettled(
     """The triggers that a seed can change with the tuples that they may join with, and the triggers' positions."""
     spec = graph[join]
     assert isinstance(spec, Join)
-    speaking = 0 if spec.triggers(0) else 1
+    triggering = 0 if spec.triggers(0) else 1
     ports = [_port(graph, recording, stream, inputs[stream.id]) for stream in graph.inputs(join)]
-    own, other = ports[speaking], ports[1 - speaking]
-    window = spec.windows[1 - speaking]
-    unsettled, met = np.zeros(len(own.position), bool), np.zeros(len(other.position), bool)
+    trigger_port, other = ports[triggering], ports[1 - triggering]
+    window = spec.windows[1 - triggering]
+    unsettled, joinable = np.zeros(len(trigger_port.position), bool), np.zeros(len(other.position), bool)
     find_unsettled(
-        own.position, own.part, by_part(own.part, recording.parts)[0],
+        trigger_port.position, trigger_port.part, by_part(trigger_port.part, recording.parts)[0],
         other.position, other.part, by_part(other.part, recording.parts)[0],
-        bound, window.size if isinstance(window, Count) else 0, unsettled, met,
+        bound, window.size if isinstance(window, Count) else 0, unsettled, joinable,
     )  # fmt: skip
-    again = {
-        own.stream: [own.batch.take(pa.array(np.flatnonzero(unsettled)))],
-        other.stream: [other.batch.take(pa.array(np.flatnonzero(met)))],
+    rerun = {
+        trigger_port.stream: [trigger_port.batch.take(pa.array(np.flatnonzero(unsettled)))],
+        other.stream: [other.batch.take(pa.array(np.flatnonzero(joinable)))],
     }
-    return again, own.position[unsettled]
+    return rerun, trigger_port.position[unsettled]
 
 
 def _port(graph: Graph, recording: Recording, stream: StreamSpec, batches: list[pa.RecordBatch]) -> _Port:

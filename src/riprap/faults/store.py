@@ -129,8 +129,8 @@ def load_profiles(path: Path, settings: CampaignSettings) -> list[TargetProfile]
     """Profiles of the settings' targets, which may be a subset of those on disk."""
     folder = path / "profile"
     known = {name: (n, rates) for n, (name, *rates) in enumerate(json.loads(files.read_text(folder / "rates.json")))}
-    found = [(target, *known[target.name]) for target in settings.targets]
-    return [TargetProfile(target, mapped(folder / f"{number}.npy"), *rates) for target, number, rates in found]
+    entries = [(target, *known[target.name]) for target in settings.targets]
+    return [TargetProfile(target, mapped(folder / f"{number}.npy"), *rates) for target, number, rates in entries]
 
 
 def _save_rows(folder: Path, sink: str, rows: OutputRows) -> None:

@@ -34,24 +34,24 @@ class TargetChoice:
 
 def placements(graph: Graph, kind: FaultKind, sinks: Iterable[str], state: StateOutcome = KEPT) -> list[TargetChoice]:
     """One entry per operator, upstream first. `state`: a target's state after the fault."""
-    wanted = frozenset(sinks)
-    found: dict[str, TargetChoice] = {}
+    assessed_sinks = frozenset(sinks)
+    choices: dict[str, TargetChoice] = {}
     for spec in graph:
         if isinstance(spec, Sink):
             continue
-        if not graph.reachable(spec.name) & wanted:
-            found[spec.name] = TargetChoice(spec.name, False, "no path leads from it to the assessed sink")
+        if not graph.reachable(spec.name) & assessed_sinks:
+            choices[spec.name] = TargetChoice(spec.name, False, "no path leads from it to the assessed sink")
             continue
         reason = _reason(graph, spec, kind, state)
         if reason:
-            found[spec.name] = TargetChoice(spec.name, True, reason)
+            choices[spec.name] = TargetChoice(spec.name, True, reason)
         elif kind == "reorder":
-            found[spec.name] = TargetChoice(spec.name, False, "it has one input stream, whose order does not change")
+            choices[spec.name] = TargetChoice(spec.name, False, "it has one input stream, whose order does not change")
         else:
             upstream = graph.upstream(spec.name)[0]
-            like = upstream if found[upstream].chosen else found[upstream].like
-            found[spec.name] = TargetChoice(spec.name, False, f"a fault here has the same effect as at {like}", like)
-    return list(found.values())
+            like = upstream if choices[upstream].chosen else choices[upstream].like
+            choices[spec.name] = TargetChoice(spec.name, False, f"a fault here has the same effect as at {like}", like)
+    return list(choices.values())
 
 
 def _reason(graph: Graph, spec: OperatorSpec, kind: FaultKind, state: StateOutcome) -> str:
@@ -84,10 +84,10 @@ def chosen_targets(
     graph: Graph, text: str, kind: FaultKind, sinks: Iterable[str], state: StateOutcome = KEPT
 ) -> list[str]:
     """`auto`, `all`, or names separated by commas (`A+B` is one target of operators that fail together)."""
-    found = placements(graph, kind, sinks, state)
-    names = [placement.operator for placement in found if placement.like or placement.chosen]
+    choices = placements(graph, kind, sinks, state)
+    names = [placement.operator for placement in choices if placement.like or placement.chosen]
     if text == "auto":
-        targets = [placement.operator for placement in found if placement.chosen]
+        targets = [placement.operator for placement in choices if placement.chosen]
         if not targets:
             raise UsageError(f"no operator of {graph.name} is sensitive to fault model {kind}; choose another one")
         return targets

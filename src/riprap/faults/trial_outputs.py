@@ -103,15 +103,15 @@ class Difference(NamedTuple):
 
 def difference(golden: OutputRows, among: np.ndarray, faulty: OutputRows) -> Difference:
     """Compare the rows `among` of the golden output (ascending) with a faulty output."""
-    own = golden.identity[among]
-    order, number = _numbered(own)
+    expected = golden.identity[among]
+    order, number = _numbered(expected)
     others, _ = _numbered(faulty.identity)
     sorted_faulty = faulty.identity[others]
-    at = np.searchsorted(sorted_faulty, own[order]) + number
-    found = at < len(sorted_faulty)
-    found[found] = sorted_faulty[at[found]] == own[order][found]
-    same = np.zeros(len(own), bool)
-    same[found] = faulty.content[others[at[found]]] == golden.content[among[order[found]]]
+    at = np.searchsorted(sorted_faulty, expected[order]) + number
+    present = at < len(sorted_faulty)
+    present[present] = sorted_faulty[at[present]] == expected[order][present]
+    same = np.zeros(len(expected), bool)
+    same[present] = faulty.content[others[at[present]]] == golden.content[among[order[present]]]
     untouched = np.zeros(faulty.size, bool)
     untouched[others[at[same]]] = True
     return Difference(np.sort(among[order[~same]]), faulty.rows(np.flatnonzero(~untouched)))
@@ -127,6 +127,6 @@ def _numbered(identities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def applied(golden: OutputRows, difference: Difference) -> OutputRows:
     """The faulty output, in no particular order."""
-    kept = np.ones(golden.size, bool)
-    kept[difference.removed] = False
-    return joined([golden.rows(np.flatnonzero(kept)), difference.added])
+    remains = np.ones(golden.size, bool)
+    remains[difference.removed] = False
+    return joined([golden.rows(np.flatnonzero(remains)), difference.added])

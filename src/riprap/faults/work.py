@@ -160,11 +160,11 @@ def run_unit(job: CampaignJob, target: int, offset: int) -> pa.RecordBatch:
     """All trials of one target at one offset, as rows of TRIALS."""
     outages = job.outages(target, offset)
     names = job.settings.targets[target].operators
-    found: dict[tuple[int, int], Mapping[str, Difference]] = {}
+    differences: dict[tuple[int, int], Mapping[str, Difference]] = {}
     for number, outage in enumerate(outages):
         fault = outage.fault(job.graph, job.recording, job.settings)
         for rep, bench in enumerate(job.benches):
-            found[number, rep] = replay(bench, names, fault)
+            differences[number, rep] = replay(bench, names, fault)
     rows: list[dict[str, object]] = []
     for sink, score in job.scores.items():
         golden = [bench.golden.rows[sink] for bench in job.benches]
@@ -173,13 +173,17 @@ def run_unit(job: CampaignJob, target: int, offset: int) -> pa.RecordBatch:
         touching = range(len(outages)) if job.settings.fault in STRIKES_ONCE else [longest]
         affected = np.unique(
             np.concatenate(
-                [found[number, rep][sink].identities(golden[rep]) for number in touching for rep in range(len(golden))]
+                [
+                    differences[number, rep][sink].identities(golden[rep])
+                    for number in touching
+                    for rep in range(len(golden))
+                ]
             )
         )
         for rep in range(len(golden)):
             part = _ScoredPart(job.indexed[rep][sink], affected, score)
             for number, outage in enumerate(outages):
-                row = part.scored(found[number, rep][sink]) | {
+                row = part.scored(differences[number, rep][sink]) | {
                     "sink": sink,
                     "target": job.settings.targets[target].name,
                     "offset": outage.offset,
@@ -243,40 +247,40 @@ class _ScoredPart:
         removed = np.zeros(self.golden.size, bool)
         removed[difference.removed] = True
         added = difference.added
-        stays = self.inside[~removed[self.inside]]
-        comes = added.value[among(self.affected, added.identity)]
-        gone = self.indexed.sections[difference.removed]
-        new = added.position // self.section
-        differing = np.unique(np.concatenate([gone, new]))
-        faulty, whole = self._sections(difference, differing, gone, new)
+        unchanged = self.inside[~removed[self.inside]]
+        added_values = added.value[among(self.affected, added.identity)]
+        removed_sections = self.indexed.sections[difference.removed]
+        added_sections = added.position // self.section
+        differing = np.unique(np.concatenate([removed_sections, added_sections]))
+        faulty, golden_sections = self._sections(difference, differing, removed_sections, added_sections)
         return {
-            "faulty": self.score.over(np.concatenate([self.golden.value[stays], comes])),
+            "faulty": self.score.over(np.concatenate([self.golden.value[unchanged], added_values])),
             "golden": self.golden_score,
             "missing": len(difference.removed),
             "extra": added.size,
             "sections": differing,
             "section_faulty": faulty,
-            "section_golden": whole,
+            "section_golden": golden_sections,
         }
 
     def _sections(
-        self, difference: Difference, differing: np.ndarray, gone: np.ndarray, new: np.ndarray
+        self, difference: Difference, differing: np.ndarray, removed_sections: np.ndarray, added_sections: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Faulty and golden scores of sections that differ; `gone`, `new`: sections of removed and added rows."""
+        """Faulty and golden scores of sections that differ, from the sections of removed and added rows."""
         count, score, golden = len(differing), self.score, self.golden
-        at_gone, at_new = np.searchsorted(differing, gone), np.searchsorted(differing, new)
+        at_removed, at_added = np.searchsorted(differing, removed_sections), np.searchsorted(differing, added_sections)
         if in_sums(score):
-            less = score.totals(golden.value[difference.removed], at_gone, count)
-            more = score.totals(difference.added.value, at_new, count)
+            less = score.totals(golden.value[difference.removed], at_removed, count)
+            more = score.totals(difference.added.value, at_added, count)
             base = self.indexed.totals(score, differing)
             sums, counts = (b - a + c for b, a, c in zip(base, less, more, strict=True))
             return score.of_totals(sums, counts), score.of_totals(*base)
         rows = self.indexed.in_sections(differing)
-        kept = rows[~np.isin(rows, difference.removed)]
-        values = np.concatenate([golden.value[kept], difference.added.value])
-        places = np.concatenate([np.searchsorted(differing, self.indexed.sections[kept]), at_new])
-        own = np.searchsorted(differing, self.indexed.sections[rows])
-        return score.by_section(values, places, count), score.by_section(golden.value[rows], own, count)
+        unchanged = rows[~np.isin(rows, difference.removed)]
+        values = np.concatenate([golden.value[unchanged], difference.added.value])
+        places = np.concatenate([np.searchsorted(differing, self.indexed.sections[unchanged]), at_added])
+        golden_places = np.searchsorted(differing, self.indexed.sections[rows])
+        return score.by_section(values, places, count), score.by_section(golden.value[rows], golden_places, count)
 
 
 # Golden runs ----------------------------------------------------------------------------------------------------------

@@ -65,9 +65,9 @@ def annealed(
         started = clock.monotonic()
         for step in range(STEPS):
             heat = mean * (HOT + (COLD - HOT) * step / STEPS)
-            kept = _anneal(arrays, core.cost, drawn[0], now, heat, moves, rng)
-            if int(core.cost[kept].sum()) < least:
-                best, least = kept, int(core.cost[kept].sum())
+            cheapest = _anneal(arrays, core.cost, drawn[0], now, heat, moves, rng)
+            if int(core.cost[cheapest].sum()) < least:
+                best, least = cheapest, int(core.cost[cheapest].sum())
             left = deadline - clock.monotonic()
             if left <= 0 or least <= enough:
                 return best
@@ -206,7 +206,7 @@ def _anneal(
 ) -> np.ndarray:
     """Changes `backup`; returns the cheapest plan seen."""
     state = _state(graph, backup)
-    listed, gone = np.empty_like(state.touched), np.empty(len(backup), np.int64)
+    listed, removed = np.empty_like(state.touched), np.empty(len(backup), np.int64)
     best = backup.copy()
     total, least = 0, 0  # relative to the initial plan
     for _ in range(moves):
@@ -223,7 +223,7 @@ def _anneal(
             u = listed[i]
             if backup[u] and u != x and not _is_needed(u, graph, state):
                 _put(u, False, graph, state)
-                gone[dropped] = u
+                removed[dropped] = u
                 dropped += 1
                 change -= cost[u]
         if change <= 0 or rng.random() < np.exp(-change / heat):
@@ -233,6 +233,6 @@ def _anneal(
                 best[:] = backup
             continue
         for i in range(dropped - 1, -1, -1):
-            _put(gone[i], True, graph, state)
+            _put(removed[i], True, graph, state)
         _put(x, False, graph, state)
     return best

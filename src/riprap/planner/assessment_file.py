@@ -76,21 +76,21 @@ class OperatorImpact:
         return interpolated(self.impact, outage, age, without=0.0)
 
 
-def interpolated(found: ByOutage, outage: Duration, age: Duration, *, without: float) -> float:
+def interpolated(measured: ByOutage, outage: Duration, age: Duration, *, without: float) -> float:
     """The value for one failure, from measured ones; `without`: the value without a failure."""
-    ages = sorted(known_age for known_age in found if known_age != LOST)
+    ages = sorted(known_age for known_age in measured if known_age != LOST)
     if age == LOST:
-        return _along(found[LOST] if LOST in found else found[ages[-1]], outage)
+        return _along(measured[LOST] if LOST in measured else measured[ages[-1]], outage)
     if not ages:
-        return _along(found[LOST], outage)
+        return _along(measured[LOST], outage)
 
     def at(known_age: Duration) -> float:
-        rows = found[known_age]
+        rows = measured[known_age]
         if known_age == 0 and rows[0][0] > 0:
             rows = ((Duration(0), without), *rows)  # no input missed, no state lost
         return _along(rows, outage)
 
-    if age in found:
+    if age in measured:
         return at(age)
     after = bisect_left(ages, age)
     if after in (0, len(ages)):

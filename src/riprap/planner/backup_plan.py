@@ -75,10 +75,9 @@ class BackupPlan:
         cycle = thin_cycle(topology.size, topology.edges, self.solution.backups, problem.failures)
         if cycle is not None:
             named = " → ".join(topology.tasks[task] for task in (*cycle, cycle[0]))
-            kept = int(self.solution.backups[list(cycle)].sum())
-            return (
-                f"{topology.tasks[cycle[0]]} never recovers: the cycle {named} has {kept} of {problem.failures} backups"
-            )
+            count = int(self.solution.backups[list(cycle)].sum())
+            slow = topology.tasks[cycle[0]]
+            return f"{slow} never recovers: the cycle {named} has {count} of {problem.failures} backups"
         task = int(np.argmax(latency - problem.bound))
         if latency[task] > problem.bound[task]:
             took, allowed = (show_duration(Duration(int(value[task]))) for value in (latency, problem.bound))
@@ -150,14 +149,14 @@ def plan_backups(
     clock: Clock = SYSTEM_CLOCK,
 ) -> BackupPlan:
     """`existing`: the backups of an earlier plan, which the new plan changes as little as possible."""
-    begun = clock.monotonic()
+    started = clock.monotonic()
     change = None
     if existing is None:
         solution = algorithms.run(algorithm, problem, time_limit=time_limit, clock=clock)
     else:
         change = replan(problem, existing, time_limit=time_limit, clock=clock)
         solution = change.solution
-    seconds = clock.monotonic() - begun
+    seconds = clock.monotonic() - started
     return BackupPlan(problem, solution, effect(problem.topology, solution.backups, problem.failures), seconds, change)
 
 

@@ -48,25 +48,25 @@ class Branching:
         current = self._node(self.program.low, self.program.high)
         if current is None and self._is_late():
             return 0
-        open_: list[tuple[float, int, _Node]] = []
+        open_nodes: list[tuple[float, int, _Node]] = []
         number = 0
-        while open_ or current is not None:
+        while open_nodes or current is not None:
             if self._is_late():
-                left = [node.bound for _, _, node in open_] + ([] if current is None else [current.bound])
+                left = [node.bound for _, _, node in open_nodes] + ([] if current is None else [current.bound])
                 return min(left)
             if current is None:
-                current = heappop(open_)[2]
+                current = heappop(open_nodes)[2]
             if current.bound >= self.cost():
                 current = None
                 continue
             children = self._children(current)
             if self._is_late():
-                return min([node.bound for _, _, node in open_] + [current.bound])
+                return min([node.bound for _, _, node in open_nodes] + [current.bound])
             children.sort(key=lambda child: child.objective)
             current = children.pop(0) if children and self.dive else None
             for child in children:
                 number += 1
-                heappush(open_, (child.objective, number, child))
+                heappush(open_nodes, (child.objective, number, child))
         return self.cost()
 
     def _is_late(self) -> bool:
@@ -94,13 +94,13 @@ class Branching:
             missing = self.paths.uncovered(weight.tolist())
             if not program.add(missing):
                 break
-        found = _Node(least, program.objective, low, high, weight)
+        node = _Node(least, program.objective, low, high, weight)
         if len(program.rows) > ROWS * int((high > low).sum()) + 1_000:
             program.drop_slack()
-        whole = np.round(weight)
-        if np.abs(weight - whole).max() < WHOLE and not self.paths.uncovered(whole.tolist()):
-            self.accept(whole > 0.5)
-        return found
+        rounded = np.round(weight)
+        if np.abs(weight - rounded).max() < WHOLE and not self.paths.uncovered(rounded.tolist()):
+            self.accept(rounded > 0.5)
+        return node
 
     def _children(self, node: _Node) -> list[_Node]:
         self.program.limit(node.low, node.high)
@@ -110,14 +110,14 @@ class Branching:
         vertex = self._chosen(node, near)
         if vertex is None:
             return []
-        found = []
+        children = []
         for value in (0, 1):
             self.program.start_from(near)
             child = self._node(*_decided(node, vertex, value), node.bound)
             if child is not None:
-                found.append(child)
+                children.append(child)
                 self._learn(node, vertex, value, child.objective)
-        return found
+        return children
 
     def _chosen(self, node: _Node, near: Basis) -> int | None:
         free = np.flatnonzero(node.low < node.high)

@@ -59,12 +59,12 @@ class BudgetProblem:
 
     @cached_property
     def options(self) -> dict[str, list[Option]]:
-        found = {name: options(self.assessment, name) for name in self.assessment.operators}
+        by_operator = {name: options(self.assessment, name) for name in self.assessment.operators}
         if self.together is None:
-            return found
+            return by_operator
         return {
             name: [option for option in choices if option.technique != "ha_group" or name in self.together]
-            for name, choices in found.items()
+            for name, choices in by_operator.items()
         }
 
     @cached_property
@@ -148,10 +148,10 @@ def fits(protection: BudgetPlan, budget: Budget) -> bool:
 
 def best_protection(problem: BudgetProblem, budget: Budget) -> BudgetPlan:
     """The protection with the least expected loss that fits the budget."""
-    found = _Program(problem, budget).solve()
-    if found is None:
+    best = _Program(problem, budget).solve()
+    if best is None:
         raise PlanError(_why_impossible(problem, budget))
-    return found
+    return best
 
 
 def cheapest_protection(problem: BudgetProblem, budget: Budget, loss: float) -> BudgetPlan | None:
@@ -184,8 +184,8 @@ class _Program:
         high = np.ones(count)
         high[[self.m[v] for v in self.names if backup_resources(problem.assessment, v) is None]] = 0.0
         self.highs.addVars(count, np.zeros(count), high)
-        whole = np.arange(self.share - len(self.names), dtype=np.int32)
-        self.highs.changeColsIntegrality(len(whole), whole, np.full(len(whole), highspy.HighsVarType.kInteger))
+        integers = np.arange(self.share - len(self.names), dtype=np.int32)
+        self.highs.changeColsIntegrality(len(integers), integers, np.full(len(integers), highspy.HighsVarType.kInteger))
         self._choices()
         self._replicas()
         self._resources()
@@ -281,9 +281,9 @@ class _Program:
             values = self.highs.getSolution().col_value
             picked = {key: column for key, column in self.z.items() if values[column] > 0.5}
             backups = frozenset(v for v in self.names if values[self.m[v]] > 0.5)
-            found = evaluate(self.problem, {v: self.problem.options[v][o] for v, o, _ in picked}, backups)
-            if fits(found, self.budget) and possible(self.problem, found):
-                return found
+            protection = evaluate(self.problem, {v: self.problem.options[v][o] for v, o, _ in picked}, backups)
+            if fits(protection, self.budget) and possible(self.problem, protection):
+                return protection
             # Within the solver's tolerance but outside the bounds: exclude exactly this choice.
             ones = [*picked.values(), *(self.m[v] for v in backups)]
             zeros = [self.m[v] for v in self.names if v not in backups]

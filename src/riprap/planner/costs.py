@@ -71,9 +71,9 @@ def write_costs(costs: Mapping[str, OperatorCosts], *, seconds: float, rate: flo
     """The section of a profile, in TOML."""
     every = next(iter(costs.values())).every
     lines = ["", "[costs]", f"seconds = {seconds!r}", f"rate = {rate!r}", f"every = {every / 1e6!r}"]
-    for name, found in costs.items():
+    for name, entry in costs.items():
         lines += ["", f"[costs.operators.{json.dumps(name, ensure_ascii=False)}]"]
-        for technique, cost in {"running": found.running, **found.techniques}.items():
+        for technique, cost in {"running": entry.running, **entry.techniques}.items():
             lines.append(f"{technique} = {{ {', '.join(f'{k} = {v!r}' for k, v in cost._asdict().items())} }}")
     return "\n".join(lines) + "\n"
 
@@ -82,8 +82,8 @@ def _operator(entry: Any, where: str, every: Duration) -> OperatorCosts:
     table = as_object(entry, where, ("running", *TECHNIQUES))
     if "running" not in table:
         raise DataError(f"{where}: running, the cost without protection, is missing")
-    found = {name: _cost(value, f"{where}: {name}") for name, value in table.items()}
-    return OperatorCosts(found.pop("running"), found, every)
+    costs = {name: _cost(value, f"{where}: {name}") for name, value in table.items()}
+    return OperatorCosts(costs.pop("running"), costs, every)
 
 
 def _cost(value: Any, where: str) -> Cost:

@@ -92,8 +92,8 @@ class CoveringLp:
         )
         self.tasks = self.tasks[np.repeat(~slack, self.lengths)]
         self.lengths = self.lengths[~slack]
-        kept = [True] * count + (~slack).tolist()
-        basis.row_status = list(compress(basis.row_status, kept))
+        remaining = [True] * count + (~slack).tolist()
+        basis.row_status = list(compress(basis.row_status, remaining))
         self.start_from(basis)
 
     def basis(self) -> Basis:

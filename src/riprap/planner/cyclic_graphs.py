@@ -36,7 +36,7 @@ def lightest_cycles(size: int, edges: np.ndarray, sources: np.ndarray, weight: n
     graph = _graph(size, edges, np.maximum(weight, 0.0) + 1e-9)
     _, back = dijkstra(graph, indices=sources, return_predecessors=True)
     distance = dijkstra(graph, indices=sources)
-    found = []
+    cycles = []
     for row, source in enumerate(sources.tolist()):
         entering = edges[edges[:, 1] == source, 0]
         ends = [int(u) for u in entering if np.isfinite(distance[row, u])]
@@ -46,8 +46,8 @@ def lightest_cycles(size: int, edges: np.ndarray, sources: np.ndarray, weight: n
         path = [task]
         while path[-1] != source:
             path.append(int(back[row, path[-1]]))
-        found.append(tuple(reversed(path)))
-    return found
+        cycles.append(tuple(reversed(path)))
+    return cycles
 
 
 def thin_cycle(size: int, edges: np.ndarray, backups: np.ndarray, failures: int) -> tuple[int, ...] | None:

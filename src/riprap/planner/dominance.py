@@ -30,10 +30,10 @@ def _replaced(
     free: np.ndarray,
 ) -> np.ndarray:
     size = len(latency)
-    gone = np.zeros(size, np.bool_)
+    dominated = np.zeros(size, np.bool_)
     late, excess = np.zeros(size, np.int64), np.zeros(size, np.int64)
     for u in range(size):
-        if not free[u] or gone[u]:
+        if not free[u] or dominated[u]:
             continue
         for v in range(size):
             most = 0
@@ -48,6 +48,6 @@ def _replaced(
                 w = after[e]
                 onward = max(onward, latency[w] + excess[w])
             if v != u and free[v] and cost[u] <= cost[v] and late[v] + onward <= 0:
-                gone[v] = True
+                dominated[v] = True
             excess[v] = -bound[v] if v == u else max(-bound[v], onward)
-    return gone
+    return dominated

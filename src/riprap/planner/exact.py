@@ -30,7 +30,7 @@ SHARE = 0.2  # of the time left after the relaxation, for annealing
 
 
 @dataclass
-class _Found:
+class _CoreSolution:
     backups: np.ndarray  # bool [n] of the core; meets the bounds
     lower: int
 
@@ -51,27 +51,27 @@ def solve(problem: Problem, *, time_limit: float = 10.0, clock: Clock = SYSTEM_C
         now = clock.monotonic()
         share = now + max(0.0, deadline - now) * core.size / remaining
         remaining -= core.size
-        found = _solve_core(core, clock, share)
-        lower += found.lower
-        for vertex in np.flatnonzero(found.backups):
+        solved = _solve_core(core, clock, share)
+        lower += solved.lower
+        for vertex in np.flatnonzero(solved.backups):
             backups[core.members[vertex]] = True
     assert problem.is_met(backups), "a plan must meet its bounds"
     return Solution(backups, int(problem.topology.costs[backups].sum()), lower, "exact")
 
 
-def _solve_core(core: Core, clock: Clock, deadline: float) -> _Found:
+def _solve_core(core: Core, clock: Clock, deadline: float) -> _CoreSolution:
     if core.failures == 1 and np.bincount(core.edges[:, 0], minlength=core.size).max() <= 1 and _is_flat(core):
         plan = first_plan(core, clock, deadline)  # greedy is optimal at equal costs if no task feeds several
-        return _Found(plan, int(core.cost[plan].sum()))
+        return _CoreSolution(plan, int(core.cost[plan].sum()))
     if core.size > LARGEST_EXACT:
         return _roughly(core, clock, deadline)
     return _Covering(core, clock, deadline).solve()
 
 
-def _roughly(core: Core, clock: Clock, deadline: float) -> _Found:
+def _roughly(core: Core, clock: Clock, deadline: float) -> _CoreSolution:
     """For cores too large for a linear program: half of the time is for a plan, half for a bound."""
     if core.failures > 1:
-        return _Found(first_plan(core, clock, deadline), 0)
+        return _CoreSolution(first_plan(core, clock, deadline), 0)
     from riprap.planner.annealing import annealed, pruned
     from riprap.planner.packing import packed_bound
 
@@ -81,7 +81,7 @@ def _roughly(core: Core, clock: Clock, deadline: float) -> _Found:
     now = clock.monotonic()
     plan = annealed(core, near, [among], pruned(core, near, among), 0, clock, now + (deadline - now) / 2)
     excess = np.array(LongPaths(core).excess)
-    return _Found(plan, packed_bound(core, near, excess, counted, clock, deadline))
+    return _CoreSolution(plan, packed_bound(core, near, excess, counted, clock, deadline))
 
 
 @cache
@@ -131,7 +131,7 @@ class _Covering:
     def cost(self) -> int:
         return int(self.core.cost[self.best].sum())
 
-    def solve(self) -> _Found:
+    def solve(self) -> _CoreSolution:
         self._relax()
         if self.lower < self.cost and self.large:
             self._anneal()
@@ -142,7 +142,7 @@ class _Covering:
                 dive=not self.large,
             )  # fmt: skip
             self.lower = max(self.lower, search.lower_bound())
-        return _Found(self.best, min(self.lower, self.cost))
+        return _CoreSolution(self.best, min(self.lower, self.cost))
 
     def _anneal(self) -> None:
         from riprap.planner.annealing import annealed

@@ -25,15 +25,15 @@ def as_executed(topology: Topology, intervals: Sequence[int], pace: Sequence[flo
     for source, target in topology.forward.tolist():
         before[target].append(source)
     order = np.argsort(-topology.levels, kind="stable").tolist()  # consumers first
-    found = np.zeros(topology.size)
+    latency = np.zeros(topology.size)
     for task in range(topology.size):
         span = {task: float(intervals[task])}
-        for one in order:
-            for source in before[one] if one in span else ():
+        for member in order:
+            for source in before[member] if member in span else ():
                 if not backups[source]:
-                    span[source] = max(span.get(source, 0.0), span[one] + intervals[source])
-        found[task] = sum(pace[one] * length for one, length in span.items())
-    return found
+                    span[source] = max(span.get(source, 0.0), span[member] + intervals[source])
+        latency[task] = sum(pace[member] * length for member, length in span.items())
+    return latency
 
 
 def with_enough_backups(
@@ -45,25 +45,25 @@ def with_enough_backups(
     may_not: np.ndarray,
 ) -> np.ndarray:
     """Adds backups until L as executed meets the bound; the one that helps most first."""
-    kept = backups.copy()
+    enough = backups.copy()
 
     def excess(chosen: np.ndarray) -> tuple[float, float]:
-        late = as_executed(topology, intervals, pace, chosen) - bound
-        return float(late.max()), float(np.maximum(late, 0).sum())
+        exceeded = as_executed(topology, intervals, pace, chosen) - bound
+        return float(exceeded.max()), float(np.maximum(exceeded, 0).sum())
 
-    while (now := excess(kept))[0] > 0:
+    while (now := excess(enough))[0] > 0:
         tried = []
-        for task in np.flatnonzero(~kept & ~may_not).tolist():
-            kept[task] = True
-            tried.append((*excess(kept), task))
-            kept[task] = False
+        for task in np.flatnonzero(~enough & ~may_not).tolist():
+            enough[task] = True
+            tried.append((*excess(enough), task))
+            enough[task] = False
         if not tried or min(tried)[:2] >= now:
             raise PlanError(
                 "no plan recomputes fast enough: at the measured speed of the operators, more backups do not help, and "
                 f"recovery exceeds the bound by {now[0] / 1e6:.2g} s; shorten checkpoint intervals or raise the bound"
             )
-        kept[min(tried)[2]] = True
-    for task in np.flatnonzero(kept & ~backups).tolist():  # drop backups that a later one made unnecessary
-        kept[task] = False
-        kept[task] = excess(kept)[0] > 0
-    return kept
+        enough[min(tried)[2]] = True
+    for task in np.flatnonzero(enough & ~backups).tolist():  # drop backups that a later one made unnecessary
+        enough[task] = False
+        enough[task] = excess(enough)[0] > 0
+    return enough

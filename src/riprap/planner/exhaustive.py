@@ -18,16 +18,16 @@ def exhaustive(problem: Problem) -> Solution:
     topology, costs = problem.topology, problem.topology.costs
     feeds = np.zeros(topology.size, bool)
     feeds[topology.forward[:, 0]] = True
-    open_ = np.flatnonzero(feeds & ~problem.must & ~problem.must_not)
-    if len(open_) > LARGEST:
+    undecided = np.flatnonzero(feeds & ~problem.must & ~problem.must_not)
+    if len(undecided) > LARGEST:
         raise UsageError(
-            f"{topology.name} has {len(open_)} tasks that may be backups, too many to try every set of them: "
+            f"{topology.name} has {len(undecided)} tasks that may be backups, too many to try every set of them: "
             f"exhaust allows at most {LARGEST}; use exact, which proves the same optimum"
         )
     flat = bool(np.all(costs == costs[0]))
     best: tuple[int, int, np.ndarray] | None = None  # cost, worst latency, backups
-    for count in range(len(open_) + 1):
-        for chosen in combinations(open_.tolist(), count):
+    for count in range(len(undecided) + 1):
+        for chosen in combinations(undecided.tolist(), count):
             backups = problem.must.copy()
             backups[list(chosen)] = True
             latency = problem.latency(backups)

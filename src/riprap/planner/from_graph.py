@@ -101,7 +101,7 @@ def plan_with_backups(
     for operator in graph:
         own, is_backup = operator.annotations, operator.name in backups
         off = own.checkpoint_off and bound is None  # recovery within a bound needs checkpoints
-        wanted = replace(
+        planned = replace(
             own,
             checkpoint_every=None if off else own.checkpoint_every or (intervals or {}).get(operator.name),
             checkpoint_off=off,
@@ -109,8 +109,8 @@ def plan_with_backups(
             continuous=None,
             stability=own.stability if is_backup or own.persist or isinstance(operator, Sink) else None,
         )
-        if wanted not in (Annotations(), own) or own != Annotations():
-            operators[operator.name] = wanted
+        if planned not in (Annotations(), own) or own != Annotations():
+            operators[operator.name] = planned
     return Plan(graph.name, operators, bound)
 
 

@@ -66,9 +66,9 @@ def sweep(size: int, edges: np.ndarray, levels: np.ndarray) -> Sweep:
     level = levels[target[starts]] if len(starts) else np.zeros(0, np.int32)
     bounds = np.flatnonzero(np.diff(level, prepend=-1))  # first task of every level
     groups = []
-    for begin, end in pairwise([*bounds.tolist(), len(starts)]):
-        low, high = starts[begin], starts[end] if end < len(starts) else len(source)
-        groups.append((slice(low, high), starts[begin:end] - low, target[starts[begin:end]]))
+    for start, end in pairwise([*bounds.tolist(), len(starts)]):
+        low, high = starts[start], starts[end] if end < len(starts) else len(source)
+        groups.append((slice(low, high), starts[start:end] - low, target[starts[start:end]]))
     return Sweep(size, source, target, groups)
 
 
@@ -87,23 +87,23 @@ def _recoveries(
 ) -> list[np.ndarray]:
     """L(v) when 0, 1 … k − 1 backups are lost in addition to the task itself."""
     size = len(latency)
-    kept = backups[edges[:, 0]]
-    levels = levels_of(size, edges[~kept]) if levels is None else levels
+    cut = backups[edges[:, 0]]
+    levels = levels_of(size, edges[~cut]) if levels is None else levels
     lost = np.full(size, failures)  # fewest lost backups that let a task wait for itself
     if levels is None or failures > 1:
         lost = failures_until_endless(size, edges, backups, failures)
     if levels is None:
-        kept |= lost[edges[:, 0]] == 0
-        levels = levels_of(size, edges[~kept])
+        cut |= lost[edges[:, 0]] == 0
+        levels = levels_of(size, edges[~cut])
         assert levels is not None, "tasks on cycles without a backup never recover"
-    forward = sweep(size, edges[~kept], levels)
-    found = [np.where(lost > 0, forward.longest(latency), NEVER)]
-    source, target = edges[kept, 0], edges[kept, 1]
+    forward = sweep(size, edges[~cut], levels)
+    recoveries = [np.where(lost > 0, forward.longest(latency), NEVER)]
+    source, target = edges[cut, 0], edges[cut, 1]
     for number in range(1, failures):
         handed = np.zeros(size, np.int64)
-        np.maximum.at(handed, target, found[-1][source])
-        found.append(np.where(lost > number, forward.longest(latency, handed), NEVER))
-    return found
+        np.maximum.at(handed, target, recoveries[-1][source])
+        recoveries.append(np.where(lost > number, forward.longest(latency, handed), NEVER))
+    return recoveries
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,23 +165,23 @@ def covers(topology: Topology, backups: np.ndarray) -> Covers:
     for source, target in topology.forward.tolist():
         after[source].append(target)
         before[target].append(source)
-    kept = [int(task) for task in np.flatnonzero(backups)]
-    forward = {task: _reach(task, after, backups) for task in kept}
-    backward = {task: _reach(task, before, backups) for task in kept}
+    backup_tasks = [int(task) for task in np.flatnonzero(backups)]
+    forward = {task: _reach(task, after, backups) for task in backup_tasks}
+    backward = {task: _reach(task, before, backups) for task in backup_tasks}
     upstream: dict[int, set[int]] = {task: set() for task in range(topology.size)}
     for backup, reached in forward.items():
         for task in reached:
             upstream[task].add(backup)
-    return Covers(forward, backward, {task: frozenset(found) for task, found in upstream.items()})
+    return Covers(forward, backward, {task: frozenset(covering) for task, covering in upstream.items()})
 
 
 def _reach(start: int, neighbours: list[list[int]], backups: np.ndarray) -> frozenset[int]:
-    found: set[int] = set()
+    reached: set[int] = set()
     pending = list(neighbours[start])
     while pending:
         task = pending.pop()
-        if task not in found:
-            found.add(task)
+        if task not in reached:
+            reached.add(task)
             if not backups[task]:
                 pending.extend(neighbours[task])
-    return frozenset(found)
+    return frozenset(reached)

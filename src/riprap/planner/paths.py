@@ -93,15 +93,15 @@ class LongPaths:
             if round_ is None:
                 grown.append((weight[v], -own, -1))
             grown.sort()
-            kept: list[_Label] = []
+            best: list[_Label] = []
             longest = -self.excess[v]  # anything no longer than this never gets too long
             for total, length, i in grown:
                 if total >= limit:
                     break
                 if -length > longest:
-                    kept.append(_Label(total, -length, v, arriving[i] if i >= 0 else None))
+                    best.append(_Label(total, -length, v, arriving[i] if i >= 0 else None))
                     longest = -length
-            labels.append(kept)
+            labels.append(best)
         return labels
 
     def _minimal(self, label: _Label, most: int) -> tuple[int, ...]:

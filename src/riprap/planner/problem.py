@@ -99,7 +99,7 @@ def _bounds(topology: Topology, bound: Duration, sinks: Mapping[str, Duration]) 
     limit = np.full(topology.size, bound, np.int64)
     feeds = np.zeros(topology.size, bool)
     feeds[topology.edges[:, 0]] = True
-    own: dict[int, int] = {}
+    sink_bounds: dict[int, int] = {}
     for task, value in sinks.items():
         number = topology.index(task)
         if feeds[number]:
@@ -109,17 +109,18 @@ def _bounds(topology: Topology, bound: Duration, sinks: Mapping[str, Duration]) 
                 f"the bound of sink {task} must be longer than 0s and at most {show_duration(bound)}, the common "
                 f"bound, not {show_duration(value)}: raise the common bound and give the other sinks stricter ones"
             )
-        own[number] = value
-    if own:
+        sink_bounds[number] = value
+    if sink_bounds:
         order = np.argsort(topology.edges[:, 1], kind="stable")
         sources = topology.edges[order, 0]
         start = np.searchsorted(topology.edges[order, 1], np.arange(topology.size + 1))
-    for number in sorted(own, key=own.__getitem__, reverse=True):  # the strictest last: it overrides the others
+    # The strictest last: it overrides the others.
+    for number in sorted(sink_bounds, key=sink_bounds.__getitem__, reverse=True):
         reached = np.array([number])
         while len(reached):
-            limit[reached] = own[number]
+            limit[reached] = sink_bounds[number]
             before = np.unique(sources[rows(start, reached)])
-            reached = before[limit[before] != own[number]]
+            reached = before[limit[before] != sink_bounds[number]]
     return limit
 
 

@@ -38,8 +38,8 @@ def candidates(rounds: HeuristicState, source: int, chosen: frozenset[int] = fro
     def open_(task: int) -> bool:
         return task == source or not (rounds.backup[task] or task in chosen)
 
-    kept = rounds.backup[source] or source in chosen
-    distance = {source: 0 if kept else rounds.latency[source]}
+    is_backup = rounds.backup[source] or source in chosen
+    distance = {source: 0 if is_backup else rounds.latency[source]}
     percentage, workload = {source: 1.0}, {source: float(rounds.latency[source])}
     rim: set[int] = set()
     pending = [(rounds.rank[follower], follower) for follower in rounds.after[source]]
@@ -67,9 +67,9 @@ def candidates(rounds: HeuristicState, source: int, chosen: frozenset[int] = fro
 
 def _choose(rounds: HeuristicState, source: int) -> list[int]:
     chosen: list[int] = []
-    while (found := candidates(rounds, source, frozenset(chosen))).rim:
-        useful = _toward_rim(rounds, source, found, chosen)
-        chosen.append(max(useful, key=lambda v: (found.workload[v], found.distance[v], -v)))
+    while (reachable := candidates(rounds, source, frozenset(chosen))).rim:
+        useful = _toward_rim(rounds, source, reachable, chosen)
+        chosen.append(max(useful, key=lambda v: (reachable.workload[v], reachable.distance[v], -v)))
     for task in sorted(chosen, key=rounds.rank.__getitem__):
         others = [other for other in chosen if other != task]
         if not candidates(rounds, source, frozenset(others)).rim:
@@ -77,11 +77,11 @@ def _choose(rounds: HeuristicState, source: int) -> list[int]:
     return chosen
 
 
-def _toward_rim(rounds: HeuristicState, source: int, found: Candidates, chosen: list[int]) -> list[int]:
+def _toward_rim(rounds: HeuristicState, source: int, reachable: Candidates, chosen: list[int]) -> list[int]:
     """Candidates without a backup on a path to the rim, including the rim."""
     toward: set[int] = set()
-    for v in reversed(found.order):
+    for v in reversed(reachable.order):
         passes = v == source or not (rounds.backup[v] or v in chosen)
-        if passes and (v in found.rim or any(w in toward for w in rounds.after[v])):
+        if passes and (v in reachable.rim or any(w in toward for w in rounds.after[v])):
             toward.add(v)
-    return [v for v in found.order if v in toward and not rounds.backup[v] and v not in chosen]
+    return [v for v in reachable.order if v in toward and not rounds.backup[v] and v not in chosen]

@@ -136,13 +136,13 @@ def longest_excess(forward: Sweep, latency: np.ndarray, bound: np.ndarray) -> np
     return excess
 
 
-def _keep(work: _Working, kept: np.ndarray) -> None:
-    """Drops the vertices that are not `kept`; no edge may touch them."""
-    number = np.where(kept, np.cumsum(kept) - 1, -1)
+def _keep(work: _Working, remaining: np.ndarray) -> None:
+    """Drops the vertices that are not `remaining`; no edge may touch them."""
+    number = np.where(remaining, np.cumsum(remaining) - 1, -1)
     work.group = np.where(work.group >= 0, number[np.maximum(work.group, 0)], -1)
     work.edges = number[work.edges].astype(np.int32)
     for name in ("latency", "bound", "cost", "must", "must_not"):
-        setattr(work, name, getattr(work, name)[kept])
+        setattr(work, name, getattr(work, name)[remaining])
 
 
 def _rows_of(edges: np.ndarray, size: int, end: int) -> tuple[np.ndarray, np.ndarray]:
@@ -201,11 +201,13 @@ def _keep_slowest_sinks(work: _Working) -> None:
     print_ = _fingerprint(before, sources, mark)[sinks]
     order = np.lexsort((work.bound[sinks] - work.latency[sinks], print_))
     sinks, print_ = sinks[order], print_[order]
-    again = np.flatnonzero(np.concatenate([[False], print_[1:] == print_[:-1]]))
+    repeated = np.flatnonzero(np.concatenate([[False], print_[1:] == print_[:-1]]))
     dropped = np.zeros(work.size, bool)
-    kept = {int(print_[i]): int(sinks[i]) for i in np.flatnonzero(np.concatenate([[True], print_[1:] != print_[:-1]]))}
-    for i in again:
-        leader, sink = kept[int(print_[i])], int(sinks[i])
+    leaders = {
+        int(print_[i]): int(sinks[i]) for i in np.flatnonzero(np.concatenate([[True], print_[1:] != print_[:-1]]))
+    }
+    for i in repeated:
+        leader, sink = leaders[int(print_[i])], int(sinks[i])
         same = np.array_equal(sources[before[leader] : before[leader + 1]], sources[before[sink] : before[sink + 1]])
         dropped[sink] = same
     if dropped.any():
@@ -225,7 +227,7 @@ def _components(work: _Working) -> list[Core]:
     order = np.lexsort((np.arange(work.size), levels, component))
     place = np.empty(work.size, np.int64)
     place[order] = np.arange(work.size)
-    begin = np.searchsorted(component[order], np.arange(count + 1))
+    start = np.searchsorted(component[order], np.arange(count + 1))
     edge_component = component[work.edges[:, 0]]
     edge_order = np.argsort(edge_component, kind="stable")
     edge_begin = np.searchsorted(edge_component[edge_order], np.arange(count + 1))
@@ -235,7 +237,7 @@ def _components(work: _Working) -> list[Core]:
     fixed = np.where(work.must, 1, np.where(work.must_not, 0, -1)).astype(np.int8)
     cores = []
     for number in range(count):
-        low, high = int(begin[number]), int(begin[number + 1])
+        low, high = int(start[number]), int(start[number + 1])
         chosen = order[low:high]
         edges = place[work.edges[edge_order[edge_begin[number] : edge_begin[number + 1]]]] - low
         members = [by_vertex[member_begin[i] : member_begin[i + 1]] for i in range(low, high)]

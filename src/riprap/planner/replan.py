@@ -30,22 +30,22 @@ def replan(
     """`existing` names the backups of the old plan; names that no longer exist are ignored."""
     topology = problem.topology
     names = set(existing)
-    had = np.array([task in names for task in topology.tasks])
+    was_backup = np.array([task in names for task in topology.tasks])
     unit = gcd(*topology.costs.tolist()) or 1
     costs = topology.costs // unit
     scale = topology.size + 1
     if float(costs.sum()) * scale >= 2**59:
         raise UsageError(f"the costs of {topology.name} are too large for replanning: use a larger unit")
-    free = had & (topology.costs == 0) & ~problem.must_not
-    nearness = replace(topology, cost=np.maximum(costs * scale + np.where(had, -1, 1), 0))
-    found = solve(replace(problem, topology=nearness, must=problem.must | free), time_limit=time_limit, clock=clock)
-    backups = found.backups
+    free = was_backup & (topology.costs == 0) & ~problem.must_not
+    nearness = replace(topology, cost=np.maximum(costs * scale + np.where(was_backup, -1, 1), 0))
+    solved = solve(replace(problem, topology=nearness, must=problem.must | free), time_limit=time_limit, clock=clock)
+    backups = solved.backups
     cost = int(topology.costs[backups].sum())
     # objective ≤ scale · cost + number of tasks that were not backups: gives a lower bound on the cost.
-    lower = cost if found.optimal else max(0, -(-(found.lower - int((~had).sum())) // scale)) * unit
+    lower = cost if solved.optimal else max(0, -(-(solved.lower - int((~was_backup).sum())) // scale)) * unit
     solution = Solution(backups, cost, min(lower, cost), "exact, nearest to the old plan")
 
     def listed(which: np.ndarray) -> tuple[str, ...]:
         return tuple(topology.tasks[task] for task in np.flatnonzero(which))
 
-    return Change(solution, listed(backups & ~had), listed(had & ~backups))
+    return Change(solution, listed(backups & ~was_backup), listed(was_backup & ~backups))

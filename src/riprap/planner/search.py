@@ -172,15 +172,15 @@ def improve(cover: Cover, clock: Clock, deadline: float) -> None:
 
 def _swap(cover: Cover, x: int) -> bool:
     touched = cover.put(x, True)
-    gone: list[int] = []
+    removed: list[int] = []
     # The most expensive first; a task may be listed twice.
     for u in sorted(set(touched), key=lambda u: (-cover.cost[u], u)):
         if cover.backup[u] and u != x and not cover.is_needed(u):
             cover.put(u, False)
-            gone.append(u)
-    if sum(cover.cost[u] for u in gone) > cover.cost[x]:
+            removed.append(u)
+    if sum(cover.cost[u] for u in removed) > cover.cost[x]:
         return True
-    for u in reversed(gone):
+    for u in reversed(removed):
         cover.put(u, True)
     cover.put(x, False)
     return False

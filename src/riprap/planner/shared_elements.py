@@ -13,21 +13,21 @@ from riprap.base.quantities import Duration
 from riprap.planner.topology import Topology, topology
 
 
-def as_elements(given: Topology, elements: Sequence[Sequence[str]]) -> Topology:
-    """One task per element, in this order; `elements` contain every task of `given` once."""
+def as_elements(graph: Topology, elements: Sequence[Sequence[str]]) -> Topology:
+    """One task per element, in this order; `elements` contain every task of `graph` once."""
     home = homes(elements)
     latency = {
-        members[0]: Duration(int(sum(given.latency[given.index(name)] for name in members))) for members in elements
+        members[0]: Duration(int(sum(graph.latency[graph.index(name)] for name in members))) for members in elements
     }
-    cost = {members[0]: int(sum(given.costs[given.index(name)] for name in members)) for members in elements}
+    cost = {members[0]: int(sum(graph.costs[graph.index(name)] for name in members)) for members in elements}
     edges: dict[tuple[str, str], bool] = {}
-    back = given.feedback if len(given.feedback) else np.zeros(len(given.edges), bool)
-    for (source, target), feedback in zip(given.edges.tolist(), back.tolist(), strict=True):
-        edge = (home[given.tasks[source]], home[given.tasks[target]])
+    back = graph.feedback if len(graph.feedback) else np.zeros(len(graph.edges), bool)
+    for (source, target), feedback in zip(graph.edges.tolist(), back.tolist(), strict=True):
+        edge = (home[graph.tasks[source]], home[graph.tasks[target]])
         if edge[0] != edge[1]:
             edges[edge] = edges.get(edge, False) or feedback
     return topology(
-        given.name, latency, list(edges), feedback=[edge for edge, feedback in edges.items() if feedback], cost=cost
+        graph.name, latency, list(edges), feedback=[edge for edge, feedback in edges.items() if feedback], cost=cost
     )
 
 
@@ -36,11 +36,11 @@ def homes(elements: Iterable[Sequence[str]]) -> dict[str, str]:
     return {name: members[0] for members in elements for name in members}
 
 
-def kept_elements(given: Topology, elements: Sequence[Sequence[str]], backups: Iterable[str]) -> tuple[str, ...]:
+def backup_elements(graph: Topology, elements: Sequence[Sequence[str]], backups: Iterable[str]) -> tuple[str, ...]:
     """The tasks all of whose outgoing streams are persistent if these operators are backups."""
-    home, kept = homes(elements), set(backups)
+    home, backup_names = homes(elements), set(backups)
     leaving: dict[str, set[str]] = {}
-    for source, target in given.edges.tolist():
-        if home[given.tasks[source]] != home[given.tasks[target]]:
-            leaving.setdefault(home[given.tasks[source]], set()).add(given.tasks[source])
-    return tuple(task for task, operators in leaving.items() if operators <= kept)
+    for source, target in graph.edges.tolist():
+        if home[graph.tasks[source]] != home[graph.tasks[target]]:
+            leaving.setdefault(home[graph.tasks[source]], set()).add(graph.tasks[source])
+    return tuple(task for task, operators in leaving.items() if operators <= backup_names)

@@ -81,8 +81,8 @@ def read_recovery(path: Path) -> dict[str, Duration]:
     """Recovery times of a profile: those of `restart`, `caught_up`, `durable` that it has."""
     data = read_toml(path, "profile") if path.suffix == ".toml" else as_object(read_json(path), str(path))
     table = as_object(data.get("recovery", {}), f"{path}: recovery")
-    found = {name: _time(table.get(name), f"{path}: recovery: {name}") for name in ("restart", "caught_up", "durable")}
-    return {name: time for name, time in found.items() if time is not None}
+    times = {name: _time(table.get(name), f"{path}: recovery: {name}") for name in ("restart", "caught_up", "durable")}
+    return {name: time for name, time in times.items() if time is not None}
 
 
 def _measured(path: Path) -> dict[str, TaskProfile]:

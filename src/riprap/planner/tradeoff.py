@@ -35,29 +35,31 @@ def tradeoff(problem: BudgetProblem, budget: Budget) -> Tradeoff:
     """From the largest share down: find the least loss, the least share for it, then continue below that share."""
     if not budget.limits():
         budget = replace(budget, **_everything(problem)._asdict())
-    found: list[tuple[float, BudgetPlan]] = []
+    best_by_share: list[tuple[float, BudgetPlan]] = []
     allowed = 1.0
-    while len(found) < _MOST_STEPS:
+    while len(best_by_share) < _MOST_STEPS:
         try:
             best = best_protection(problem, _scaled(budget, allowed))
         except PlanError:  # too little to meet the recovery bound
-            if not found:
+            if not best_by_share:
                 raise
             break
         cheapest = cheapest_protection(problem, budget, best.loss)
         if cheapest is not None and share_of(cheapest, budget) <= share_of(best, budget) + _LEAST_STEP / 2:
             best = cheapest
-        found.append((share_of(best, budget), best))
-        allowed = found[-1][0] - _LEAST_STEP
+        best_by_share.append((share_of(best, budget), best))
+        allowed = best_by_share[-1][0] - _LEAST_STEP
         if allowed <= 0:
-            if found[-1][0] > 0:
+            if best_by_share[-1][0] > 0:
                 allowed = 0.0
                 continue
             break
-    found.reverse()
+    best_by_share.reverse()
     steps = []
-    for number, (share, protection) in enumerate(found):
-        steps.append(Step(share, protection, _describe_step(found[number - 1][1] if number else None, protection)))
+    for number, (share, protection) in enumerate(best_by_share):
+        steps.append(
+            Step(share, protection, _describe_step(best_by_share[number - 1][1] if number else None, protection))
+        )
     return Tradeoff(budget, tuple(steps), knee([(step.share, step.protection.loss) for step in steps]))
 
 

@@ -54,13 +54,13 @@ class ResolvedActivity:
     @cached_property
     def changes(self) -> frozenset[str]:
         """Places that its completion may change."""
-        found = {name for name, _ in self.inputs}
+        places = {name for name, _ in self.inputs}
         for code in self.programs:
-            found |= code.writes
+            places |= code.writes
         for case in self.cases:
-            found |= {name for name, _ in case.outputs}
-            found = found.union(*(code.writes for code in case.programs))
-        return frozenset(found)
+            places |= {name for name, _ in case.outputs}
+            places = places.union(*(code.writes for code in case.programs))
+        return frozenset(places)
 
 
 @dataclass(frozen=True)

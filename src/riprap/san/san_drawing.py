@@ -55,10 +55,10 @@ def draw(network: Network) -> str:
 
 
 def _arcs(network: Resolved) -> list[_Arc]:
-    found: dict[tuple[str, str], bool] = {}
+    arcs: dict[tuple[str, str], bool] = {}
 
     def add(source: str, target: str, gate: bool) -> None:
-        found[source, target] = found.get((source, target), True) and gate
+        arcs[source, target] = arcs.get((source, target), True) and gate
 
     for activity in network.activities:
         name = f"a:{activity.name}"
@@ -76,7 +76,7 @@ def _arcs(network: Resolved) -> list[_Arc]:
         for code in activity.programs:
             for place in sorted(code.writes):
                 add(name, f"p:{place}", True)
-    return [_Arc(source, target, gate) for (source, target), gate in found.items()]
+    return [_Arc(source, target, gate) for (source, target), gate in arcs.items()]
 
 
 def _columns(network: Resolved, arcs: list[_Arc]) -> list[list[str]]:

@@ -63,7 +63,7 @@ def enough(rows: np.ndarray, precision: Precision) -> bool:
     if len(rows) >= precision.maximum:
         return True
     estimates = (estimate(rows[:, column], precision.confidence) for column in range(rows.shape[1]))
-    return all(each.half_width <= precision.relative * abs(each.mean) for each in estimates)
+    return all(reward.half_width <= precision.relative * abs(reward.mean) for reward in estimates)
 
 
 def next_wave(done: int, precision: Precision) -> int:

@@ -163,8 +163,8 @@ def _one(t: Tables, w: Workspace, key: np.uint64, horizon: float, result: np.nda
                 until = min(until, w.moments[instance, column])
             if w.being[instance, FORCED] == 0:
                 until = min(until, t.rates[instance, FORCED_AT])
-        for each in range(w.failover_at.shape[0]):
-            until = min(until, w.failover_at[each])
+        for group in range(w.failover_at.shape[0]):
+            until = min(until, w.failover_at[group])
         for host in range(w.host_at.shape[0]):
             until = min(until, w.host_at[host])
         while now < until:
@@ -201,8 +201,8 @@ def _one(t: Tables, w: Workspace, key: np.uint64, horizon: float, result: np.nda
             if w.being[instance, FORCED] == 0 and t.rates[instance, FORCED_AT] <= now:
                 w.being[instance, FORCED] = 1
                 _crash(t, w, instance, now)
-        for each in range(t.groups.shape[0]):
-            _supervise(t, w, each, now)
+        for group in range(t.groups.shape[0]):
+            _supervise(t, w, group, now)
     result[0] /= horizon
     result[1] /= horizon
 
@@ -276,26 +276,26 @@ def _corrupt(t: Tables, w: Workspace, instance: int, key: np.uint64) -> None:
 
 
 @njit(forceinline=True)
-def _supervise(t: Tables, w: Workspace, each: int, now: float) -> None:
+def _supervise(t: Tables, w: Workspace, group: int, now: float) -> None:
     """Deactivates an incomplete replica; activates the first complete one after the fail-over time."""
-    if w.group[each, ACTIVE] == 0 and w.failover_at[each] <= now:
-        w.group[each, ACTIVE] = w.group[each, CANDIDATE]
-        w.failover_at[each] = inf
-        w.group[each, CANDIDATE] = 0
-        _release(t, w, t.groups[each, GROUP_SHOCKS], t.groups[each, GROUP_SHOCK_COUNT])
-    whole = 0
-    for replica in range(t.groups[each, REPLICAS] - 1, -1, -1):
+    if w.group[group, ACTIVE] == 0 and w.failover_at[group] <= now:
+        w.group[group, ACTIVE] = w.group[group, CANDIDATE]
+        w.failover_at[group] = inf
+        w.group[group, CANDIDATE] = 0
+        _release(t, w, t.groups[group, GROUP_SHOCKS], t.groups[group, GROUP_SHOCK_COUNT])
+    complete = 0
+    for replica in range(t.groups[group, REPLICAS] - 1, -1, -1):
         all_alive = True
         for instance in range(t.instances.shape[0]):
-            if t.instances[instance, GROUP] == each and t.instances[instance, REPLICA] == replica:
+            if t.instances[instance, GROUP] == group and t.instances[instance, REPLICA] == replica:
                 all_alive = all_alive and w.being[instance, ALIVE] == 1
         if all_alive:
-            whole = replica + 1
-        elif w.group[each, ACTIVE] == replica + 1:
-            w.group[each, ACTIVE] = 0
-            first = t.groups[each, GROUP_SHOCKS]
-            for shock in range(first, first + t.groups[each, GROUP_SHOCK_COUNT]):
+            complete = replica + 1
+        elif w.group[group, ACTIVE] == replica + 1:
+            w.group[group, ACTIVE] = 0
+            first = t.groups[group, GROUP_SHOCKS]
+            for shock in range(first, first + t.groups[group, GROUP_SHOCK_COUNT]):
                 w.repair[t.shocks[shock, SHOCK_PORT], PENDING] += 1
-    if w.group[each, ACTIVE] == 0 and whole != w.group[each, CANDIDATE]:
-        w.group[each, CANDIDATE] = whole
-        w.failover_at[each] = now + t.failovers[each] if whole else inf
+    if w.group[group, ACTIVE] == 0 and complete != w.group[group, CANDIDATE]:
+        w.group[group, CANDIDATE] = complete
+        w.failover_at[group] = now + t.failovers[group] if complete else inf

@@ -33,22 +33,24 @@ def agreement(
     application: Application, impact: Mapping[str, float], outage: float, *, state_kept: bool, seed: int = 1
 ) -> ModelAgreement:
     """`impact`: by operator, I of one outage of this many seconds."""
-    found = {name: crash_taint(application, name, outage, state_kept=state_kept, seed=seed) for name in impact}
-    ours, theirs = np.array(list(found.values())), np.array(list(impact.values()))
-    alike = len(ours) < 2 or np.ptp(ours) == 0 or np.ptp(theirs) == 0
-    return ModelAgreement(found, dict(impact), None if alike else float(stats.spearmanr(ours, theirs).statistic))
+    tainted_tuples = {name: crash_taint(application, name, outage, state_kept=state_kept, seed=seed) for name in impact}
+    model, assessment = np.array(list(tainted_tuples.values())), np.array(list(impact.values()))
+    constant = len(model) < 2 or np.ptp(model) == 0 or np.ptp(assessment) == 0
+    return ModelAgreement(
+        tainted_tuples, dict(impact), None if constant else float(stats.spearmanr(model, assessment).statistic)
+    )
 
 
 def crash_taint(application: Application, operator: str, outage: float, *, state_kept: bool, seed: int = 1) -> float:
     """Mean tainted tuples at all sinks after one crash of `operator`."""
-    stateful = tuple(each.name for each in application.operators if each.stateful_ports)
+    stateful = tuple(spec.name for spec in application.operators if spec.stateful_ports)
     protections = (ModelProtection("checkpoint", stateful, {"age": 0.0}),) if state_kept and stateful else ()
     refill = max(
         (
-            port.state / application.rates[each.name, index]
-            for each in application.operators
-            for index, port in enumerate(each.inputs)
-            if port.stateful and application.rates[each.name, index] > 0
+            port.state / application.rates[spec.name, index]
+            for spec in application.operators
+            for index, port in enumerate(spec.inputs)
+            if port.stateful and application.rates[spec.name, index] > 0
         ),
         default=0.0,
     )

@@ -51,7 +51,9 @@ class ModelPort:
 
     def mean(self, output: int, tainted: bool = False) -> float:
         """Selectivity: tuples at `output` per tuple at this port."""
-        return sum(each.probability * each.tuples[output] for each in (self.tainted if tainted else self.emissions))
+        return sum(
+            emission.probability * emission.tuples[output] for emission in (self.tainted if tainted else self.emissions)
+        )
 
 
 @dataclass(frozen=True)
@@ -175,9 +177,9 @@ def _check_operator(operator: ModelOperator) -> None:
         if len(port.emissions) != len(port.tainted):
             raise GraphError(f"{where}: {len(port.emissions)} clean emissions but {len(port.tainted)} tainted ones")
         for emissions in (port.emissions, port.tainted):
-            total = sum(each.probability for each in emissions)
-            if any(each.probability < 0 for each in emissions) or total > 1 + TOLERANCE:
-                listed = ", ".join(f"{each.probability:g}" for each in emissions)
+            total = sum(emission.probability for emission in emissions)
+            if any(emission.probability < 0 for emission in emissions) or total > 1 + TOLERANCE:
+                listed = ", ".join(f"{emission.probability:g}" for emission in emissions)
                 raise GraphError(
                     f"{where}: emission probabilities {listed} must each be at least 0 and sum to at most 1"
                 )

@@ -52,11 +52,11 @@ def calibrate(
     graph: Graph, inputs: Mapping[str, Iterable[pa.RecordBatch]], seed: int = 1
 ) -> dict[tuple[str, int], Stability]:
     """The stability of every stateful port of `graph`, from one run over the recorded inputs."""
-    received, given = _received(graph, inputs)
+    received, source_tuples = _received(graph, inputs)
     fitted = {}
-    for (name, port), found in _counted(graph, received, given, seed).items():
-        penalty, staleness = fit(found.samples, found.state)
-        ratio = _tainted_ratio(graph, name, port, received[name], found.samples)
+    for (name, port), samples in _counted(graph, received, source_tuples, seed).items():
+        penalty, staleness = fit(samples.samples, samples.state)
+        ratio = _tainted_ratio(graph, name, port, received[name], samples.samples)
         fitted[name, port] = Stability(penalty, staleness, tainted_ratio=ratio)
     return fitted
 
@@ -79,21 +79,21 @@ def _received(graph: Graph, inputs: Mapping[str, Iterable[pa.RecordBatch]]) -> t
         if name in received:
             received[name].setdefault(port, []).append(batch)
 
-    given = 0
+    source_tuples = 0
 
     def counted(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        nonlocal given
+        nonlocal source_tuples
         for batch in batches:
-            given += batch.num_rows
+            source_tuples += batch.num_rows
             yield batch
 
     for _ in Engine(graph, watch=watch).run({name: counted(batches) for name, batches in inputs.items()}):
         pass
-    return received, given
+    return received, source_tuples
 
 
-def _counted(graph: Graph, received: Received, given: int, seed: int) -> dict[tuple[str, int], PortSamples]:
-    found = {}
+def _counted(graph: Graph, received: Received, source_tuples: int, seed: int) -> dict[tuple[str, int], PortSamples]:
+    samples_by_port = {}
     for name, ports in received.items():
         spec = graph[name]
         for port, is_stateful in enumerate(spec.stateful):
@@ -106,9 +106,9 @@ def _counted(graph: Graph, received: Received, given: int, seed: int) -> dict[tu
                     f"{name} received {total} tuples at port {port}; calibration needs at least 1,000: give more data"
                 )
             groups, sizes = windows_of(batches, spec.partition_keys[port] or (), spec.windows[port])
-            samples = measure(groups, sizes, total / given, seed)
-            found[name, port] = PortSamples(samples, float(sizes.sum()), total / given)
-    return found
+            samples = measure(groups, sizes, total / source_tuples, seed)
+            samples_by_port[name, port] = PortSamples(samples, float(sizes.sum()), total / source_tuples)
+    return samples_by_port
 
 
 def measure(groups: np.ndarray, sizes: np.ndarray, share: float, seed: int) -> list[Sample]:
@@ -166,25 +166,25 @@ def _tainted_ratio(
     """Tuples that the operator emits while the state of `port` is wrong, relative to the correct number."""
     streams = graph.inputs(name)
     schemas = [graph.physical(stream.source, stream.source_port) for stream in streams]
-    received = {number: [_padded(batch, schemas[number]) for batch in own] for number, own in received.items()}
+    received = {number: [_padded(batch, schemas[number]) for batch in batches] for number, batches in received.items()}
     golden = {stream.id: received.get(number, []) for number, stream in enumerate(streams)}
     loss = samples[len(samples) // 2]
-    whole = pa.Table.from_batches(received[port])
-    moments = whole.column(TS).cast(pa.int64()).to_numpy()
+    complete = pa.Table.from_batches(received[port])
+    moments = complete.column(TS).cast(pa.int64()).to_numpy()
     expected = _output_moments(graph, name, golden)
     ratios = []
     for replay in range(1, REPLAYS + 1):
-        start = whole.num_rows * replay // (REPLAYS + 1)
+        start = complete.num_rows * replay // (REPLAYS + 1)
         after = start + loss.lost
-        until = min(whole.num_rows - 1, after + round(loss.needed))
+        until = min(complete.num_rows - 1, after + round(loss.needed))
         if until <= after:
             continue
-        kept = pa.concat_tables([whole.slice(0, start), whole.slice(after)])
-        found = _output_moments(graph, name, {**golden, streams[port].id: kept.combine_chunks().to_batches()})
+        incomplete = pa.concat_tables([complete.slice(0, start), complete.slice(after)])
+        emitted = _output_moments(graph, name, {**golden, streams[port].id: incomplete.combine_chunks().to_batches()})
         low, high = moments[after], moments[until]
         right = np.count_nonzero((expected >= low) & (expected < high))
         if right:
-            ratios.append(np.count_nonzero((found >= low) & (found < high)) / right)
+            ratios.append(np.count_nonzero((emitted >= low) & (emitted < high)) / right)
     return float(np.mean(ratios)) if ratios else 1.0
 
 

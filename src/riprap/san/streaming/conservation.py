@@ -23,8 +23,8 @@ def one_thing_at_a_time(name: str, operator: ModelOperator, faults: Faults, inco
     if sending:
         doing.append(f"min(1, {' + '.join(sending)})")
     alive = f"{name}.alive" if faults.any_crash else "1"
-    found = [Invariant(f"{name} does one thing at a time while it is alive", f"{' + '.join(doing)} == {alive}")]
+    invariants = [Invariant(f"{name} does one thing at a time while it is alive", f"{' + '.join(doing)} == {alive}")]
     if faults.any_crash and incoming:
         empty = f"{alive} == 1 or {' + '.join(incoming)} == 0"
-        found.append(Invariant(f"nothing is in flight to {name} while it is dead", empty))
-    return found
+        invariants.append(Invariant(f"nothing is in flight to {name} while it is dead", empty))
+    return invariants

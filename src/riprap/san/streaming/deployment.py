@@ -99,18 +99,18 @@ class Deployment:
     @cached_property
     def of_operator(self) -> Mapping[str, tuple[int, ...]]:
         """Operator → its instances, by replica."""
-        found: dict[str, list[int]] = {operator.name: [] for operator in self.application.operators}
+        instances: dict[str, list[int]] = {operator.name: [] for operator in self.application.operators}
         for index, instance in enumerate(self.instances):
-            found[instance.operator.name].append(index)
-        return {name: tuple(indices) for name, indices in found.items()}
+            instances[instance.operator.name].append(index)
+        return {name: tuple(indices) for name, indices in instances.items()}
 
     @cached_property
     def membership(self) -> Mapping[int, tuple[int, int]]:
         """Instance → (group, replica), for those in a group."""
         return {
             instance: (group, replica)
-            for group, each in enumerate(self.groups)
-            for replica, members in enumerate(each.replicas)
+            for group, ha_group in enumerate(self.groups)
+            for replica, members in enumerate(ha_group.replicas)
             for instance in members
         }
 
@@ -129,9 +129,9 @@ class Deployment:
 
     def crash_shocks(self, instance: int) -> tuple[Shock, ...]:
         """Downstream effects of a crash of `instance`; beyond its group, see `group_shocks`."""
-        own = self.membership.get(instance)
+        group = self.membership.get(instance)
         return self._shocks(
-            [instance], self.recovery, lambda link: own is None or self.membership.get(link.target) == own
+            [instance], self.recovery, lambda link: group is None or self.membership.get(link.target) == group
         )
 
     def group_shocks(self, group: int) -> tuple[Shock, ...]:
@@ -181,7 +181,8 @@ def bare(application: Application, recovery: float) -> Deployment:
             for operator in application.operators
         ),
         tuple(
-            ModelLink(index[each.source], each.output, index[each.target], each.input) for each in application.streams
+            ModelLink(index[stream.source], stream.output, index[stream.target], stream.input)
+            for stream in application.streams
         ),
     )
 

@@ -53,7 +53,9 @@ def describe(
     operators = tuple(
         _operator(spec, profile, scale, {} if stability is None else stability) for spec in graph.operators
     )
-    streams = tuple(ModelStream(each.source, each.target, each.source_port, each.target_port) for each in graph.streams)
+    streams = tuple(
+        ModelStream(stream.source, stream.target, stream.source_port, stream.target_port) for stream in graph.streams
+    )
     return Application(graph.name, operators, streams)
 
 
@@ -71,8 +73,8 @@ def _operator(
     if isinstance(spec, Sort) and isinstance(spec.window, Time):
         period = spec.window.size / _SECOND
     # A profile written by hand may have only the total: then it is divided equally among the ports.
-    whole = (measured.state_tuples // max(1, sum(spec.stateful)),) * spec.inputs
-    state = measured.port_state if len(measured.port_state) == spec.inputs else whole
+    equal_share = (measured.state_tuples // max(1, sum(spec.stateful)),) * spec.inputs
+    state = measured.port_state if len(measured.port_state) == spec.inputs else equal_share
     ratios = [
         stability.get((spec.name, number), Stability()).tainted_ratio
         for number in range(spec.inputs)
@@ -124,12 +126,12 @@ def emissions(means: tuple[float, ...]) -> dict[tuple[int, ...], float]:
         single = {tuple(int(port == other) for other in range(len(means))): mean for port, mean in enumerate(means)}
         return {shape: chance for shape, chance in single.items() if chance > 0}
     levels = sorted({mean - floor(mean) for mean in means} | {0.0, 1.0})
-    found: dict[tuple[int, ...], float] = {}
+    chances: dict[tuple[int, ...], float] = {}
     for low, high in itertools.pairwise(levels):
         shape = tuple(floor(mean) + int(mean - floor(mean) >= high) for mean in means)
         if any(shape) and high > low:
-            found[shape] = found.get(shape, 0.0) + high - low
-    return found
+            chances[shape] = chances.get(shape, 0.0) + high - low
+    return chances
 
 
 def protections(graph: Graph, failover: float = 1.0) -> tuple[ModelProtection, ...]:
@@ -137,7 +139,7 @@ def protections(graph: Graph, failover: float = 1.0) -> tuple[ModelProtection, .
 
     The age of the last checkpoint is its mean, half the interval.
     """
-    found = [
+    techniques = [
         ModelProtection("checkpoint", (spec.name,), {"age": spec.annotations.checkpoint_every / _SECOND / 2})
         for spec in graph.operators
         if spec.annotations.checkpoint_every is not None
@@ -150,8 +152,8 @@ def protections(graph: Graph, failover: float = 1.0) -> tuple[ModelProtection, .
         group = members[0].annotations.ha_group
         assert group is not None
         settings = {"replicas": float(group.replicas), "failover": failover}
-        found.append(ModelProtection("ha-group", tuple(spec.name for spec in members), settings))
-    return tuple(found)
+        techniques.append(ModelProtection("ha-group", tuple(spec.name for spec in members), settings))
+    return tuple(techniques)
 
 
 def read_profile(path: Path) -> Profile:
@@ -163,39 +165,39 @@ def read_profile(path: Path) -> Profile:
             raise DataError("it has no [operators.NAME], or its pieces are not a list")
         operators = {name: _operator_profile(name, table) for name, table in tables.items()}
         known = {name: data[name] for name in ("app", "seconds", "tuples", "taken") if name in data}
-        whole = shaped(Profile, known | {"operators": {}}, "the profile")
+        profile = shaped(Profile, known | {"operators": {}}, "the profile")
         return replace(
-            whole, operators=operators, pieces=tuple(shaped(PieceProfile, each, "a piece") for each in pieces)
+            profile, operators=operators, pieces=tuple(shaped(PieceProfile, piece, "a piece") for piece in pieces)
         )
     except DataError as error:
         raise DataError(f"profile {path}: {error}; `riprap profile APP --out FILE` writes one") from error
 
 
 def _operator_profile(name: str, table: object) -> OperatorProfile:
-    given = table | {"name": name} if isinstance(table, dict) else table
-    found = shaped(OperatorProfile, given, f"operator {name}")
+    fields = table | {"name": name} if isinstance(table, dict) else table
+    profile = shaped(OperatorProfile, fields, f"operator {name}")
     sizes = {
-        "mean_rate": len(found.tuples_in), "port_selectivity": len(found.tuples_in),
-        "selectivity": len(found.tuples_out),
+        "mean_rate": len(profile.tuples_in), "port_selectivity": len(profile.tuples_in),
+        "selectivity": len(profile.tuples_out),
     }  # fmt: skip
-    for each, size in sizes.items():
-        if len(getattr(found, each)) != size:
+    for field, size in sizes.items():
+        if len(getattr(profile, field)) != size:
             raise DataError(
-                f"operator {name}: {each} has {len(getattr(found, each))} values; expected {size}, one per port"
+                f"operator {name}: {field} has {len(getattr(profile, field))} values; expected {size}, one per port"
             )
-    return found
+    return profile
 
 
 def with_rate(application: Application, rate: float) -> Application:
     """The same application at another total source rate, with the same shares of the sources."""
-    total = sum(each.arrivals.rate for each in application.operators if each.arrivals)
+    total = sum(operator.arrivals.rate for operator in application.operators if operator.arrivals)
     return replace(
         application,
         operators=tuple(
-            replace(each, arrivals=replace(each.arrivals, rate=each.arrivals.rate * rate / total))
-            if each.arrivals
-            else each
-            for each in application.operators
+            replace(operator, arrivals=replace(operator.arrivals, rate=operator.arrivals.rate * rate / total))
+            if operator.arrivals
+            else operator
+            for operator in application.operators
         ),
     )
 
@@ -205,7 +207,7 @@ def with_poisson(application: Application) -> Application:
     return replace(
         application,
         operators=tuple(
-            replace(each, arrivals=replace(each.arrivals, poisson=True)) if each.arrivals else each
-            for each in application.operators
+            replace(operator, arrivals=replace(operator.arrivals, poisson=True)) if operator.arrivals else operator
+            for operator in application.operators
         ),
     )

@@ -65,7 +65,7 @@ class ModelScenario:
                 if key not in applied.SETTINGS:
                     raise PlanError(f"{applied.NAME} has no setting {key}: {known(applied.SETTINGS, key)}")
             settings = {**applied.SETTINGS, **protection.settings}
-            deployment = applied.apply(deployment, frozenset(each.name for each in operators), settings)
+            deployment = applied.apply(deployment, frozenset(operator.name for operator in operators), settings)
         return deployment
 
     def job(self, method: Method = "accelerated", seed: int = 1) -> ReplicationJob:

@@ -125,8 +125,8 @@ def tables(deployment: Deployment, faults: Faults) -> Tables:
                 emissions.append([clean.probability, dirty.probability])
                 tuples.append([*clean.tuples, *[0] * (width - operator.outputs)])
         for output in range(operator.outputs):
-            mine = [link for link in link_number if (link.source, link.output) == (index, output)]
-            outputs.append([link_number[mine[0]] if mine else 0, len(mine)])
+            links_of_port = [link for link in link_number if (link.source, link.output) == (index, output)]
+            outputs.append([link_number[links_of_port[0]] if links_of_port else 0, len(links_of_port)])
     for link in link_number:
         edge = deployment.membership[link.source] if deployment.leaves_group(link) else (-1, -1)
         twins = [

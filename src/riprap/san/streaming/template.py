@@ -200,8 +200,8 @@ class _Builder:
                 if not others:
                     self.taking(activity, queue, name, processing)
                     continue
-                mine, other = self.counter(link, suffix), self.counter(others[0], suffix)
-                count = f"{mine} += 1\nif {mine} > {other}: {processing} = 1\nelse: {name}.waiting = 1"
+                own_count, other = self.counter(link, suffix), self.counter(others[0], suffix)
+                count = f"{own_count} += 1\nif {own_count} > {other}: {processing} = 1\nelse: {name}.waiting = 1"
                 inputs = {queue: 1, f"{name}.waiting": 1}
                 self.activities.append(
                     Activity(activity, None, inputs, cases=(ActivityCase(gates=(OutputGate(count),)),))
@@ -446,9 +446,9 @@ class _Builder:
         active = self.place(active_place(number), 1)
         if not self.faults.any_crash:
             return
-        whole = [" and ".join(f"{self.name(each)}.alive == 1" for each in replica) for replica in group.replicas]
+        complete = [" and ".join(f"{self.name(each)}.alive == 1" for each in replica) for replica in group.replicas]
         shocks = self.deployment.group_shocks(number)
-        for replica, condition in enumerate(whole):
+        for replica, condition in enumerate(complete):
             starts = "\n".join([f"{active} = 0", *self.outage_starts(shocks)])
             ends = "\n".join([f"{active} = {replica + 1}", *self.outage_ends(shocks, f"group{number}")])
             gate = InputGate(f"{active} == {replica + 1} and not ({condition})")
@@ -460,7 +460,7 @@ class _Builder:
                     cases=(ActivityCase(gates=(OutputGate(starts),)),),
                 )
             )
-            earlier = "".join(f" and not ({each})" for each in whole[:replica])
+            earlier = "".join(f" and not ({each})" for each in complete[:replica])
             gate = InputGate(f"{active} == 0 and {condition}{earlier}")
             seconds = self.parameter(f"group{number}.failover", group.failover)
             self.activities.append(

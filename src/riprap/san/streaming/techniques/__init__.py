@@ -13,8 +13,8 @@ TECHNIQUES: tuple[ModuleType, ...] = (none, checkpoint, ha_groups, full_replicat
 
 def technique(name: str) -> ModuleType:
     """The technique called `name`."""
-    for each in TECHNIQUES:
-        if name == each.NAME:
-            return each
-    names = [each.NAME for each in TECHNIQUES]
+    for module in TECHNIQUES:
+        if name == module.NAME:
+            return module
+    names = [module.NAME for module in TECHNIQUES]
     raise PlanError(f"technique {name} is unknown; known: {known(names, name)}")

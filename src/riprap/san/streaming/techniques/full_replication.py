@@ -24,8 +24,8 @@ def apply(deployment: Deployment, operators: frozenset[str], settings: Mapping[s
     if not settings["punctuation"] > 0:
         raise PlanError(f"a punctuation every {settings['punctuation']:g} s is impossible; the time must be positive")
     inner = frozenset(
-        each.name for each in deployment.application.operators
-        if each.name in operators and not each.sink and each.arrivals is None
+        operator.name for operator in deployment.application.operators
+        if operator.name in operators and not operator.sink and operator.arrivals is None
     )  # fmt: skip
     copied = replicated(deployment, inner, COPIES)
     crossed = {

@@ -18,9 +18,9 @@ def apply(deployment: Deployment, operators: frozenset[str], settings: Mapping[s
     return replace(
         deployment,
         instances=tuple(
-            replace(each, restarts=tuple(Restart(refill=port.state) for port in each.operator.inputs))
-            if each.operator.name in operators
-            else each
-            for each in deployment.instances
+            replace(instance, restarts=tuple(Restart(refill=port.state) for port in instance.operator.inputs))
+            if instance.operator.name in operators
+            else instance
+            for instance in deployment.instances
         ),
     )
