@@ -24,7 +24,7 @@ from riprap.graph.plan_file import Plan, read_plan, write_plan
 from riprap.planner.backup_plan import BackupPlan, given_backups, plan_backups
 from riprap.planner.from_graph import plan_with_backups, topology_of
 from riprap.planner.problem import problem
-from riprap.planner.shared_elements import as_elements, homes, kept_elements
+from riprap.planner.shared_elements import as_elements, backup_elements, homes
 from riprap.planner.topology_files import TaskProfile, optimal_interval, read_profile, read_recovery, read_topology
 from riprap.protocols.recompute import EVERY
 from riprap.runtime.fusion import fused
@@ -206,7 +206,7 @@ def _as_run(asked: PlanRequest, check: Path, backups: tuple[str, ...]) -> tuple[
     elements = _sharing(plan.apply(asked.graph))
     shared = as_elements(asked.topology, elements)
     found = replace(asked, topology=shared, elements={e[0]: e for e in elements}, kept=backups)
-    return found, kept_elements(asked.topology, elements, backups)
+    return found, backup_elements(asked.topology, elements, backups)
 
 
 def _sharing(graph: Graph) -> list[tuple[str, ...]]:
