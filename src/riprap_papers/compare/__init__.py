@@ -1,1 +1,1 @@
-"""Comparing protocols: workloads × protocols × intervals × failures, what is measured of each, and what it advises."""
+"""Comparing protocols: workloads × protocols × intervals × failures, their measurements, and advice."""

@@ -1,4 +1,4 @@
-"""A few sentences: what the numbers of a comparison say about which protocol to take. Pure."""
+"""Advice on the choice of a protocol, from the numbers of a comparison. Pure."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from statistics import mean
@@ -11,23 +11,23 @@ from riprap_papers.compare.measures import Result
 Results = Mapping[ComparedCase, Result]
 
 _CYCLE = "a cycle"
-_ALIKE = 1.1  # times the best: a difference that nobody chooses by
+_ALIKE = 1.1  # times the best: too small a difference to decide by
 
 
 def advice(results: Results, falls: Mapping[Falling, Fall] | None = None) -> list[str]:
-    """For each shape of graph a sentence, as far as the results can carry it, and one on what was lost; of skewed keys
-    and of a cycle of elements one each, if asked for."""
+    """A sentence for each shape of graph, if the results support one, and one on losses; one each on skewed keys and on
+    a cycle of elements, if compared."""
     even = {case: result for case, result in results.items() if case.skew is None and case.protocol != NONE}
     if len({case.protocol for case in even}) < 2:
         own = []
     else:
         shapes = list(dict.fromkeys(_shape(case) for case in even))
         dominoes = {falling.protocol for falling, one in (falls or {}).items() if one.to_the_start}
-        told = [
+        sentences = [
             _taken(shape, {c: r for c, r in even.items() if _shape(c) == shape}, dominoes if shape == _CYCLE else set())
             for shape in shapes
         ]
-        own = [*filter(None, told), _exact(even)]
+        own = [*filter(None, sentences), _exact(even)]
     return [*own, *filter(None, (skew.said(skew.pairs(results)), cycle.said(falls or {})))]
 
 
@@ -38,9 +38,9 @@ def _shape(case: ComparedCase) -> str:
 
 
 def _taken(shape: str, results: Results, dominoes: Collection[str]) -> str:
-    """Which to take for a shape; of those that lost and repeated nothing, by latency and by how soon output comes.
+    """The best protocol for a shape among those that lost and repeated nothing, by latency and by time to first output.
 
-    Not `dominoes`, which fall back to the start, though a short run does not show what that costs.
+    Not `dominoes`, which roll back to the start; a short run does not show what that costs.
     """
     exact = [name for name in _exact_ones(results) if name not in dominoes]
     seen = {case: r for case, r in results.items() if r.throughput and case.protocol in exact}  # before a kill
@@ -65,7 +65,7 @@ def _taken(shape: str, results: Results, dominoes: Collection[str]) -> str:
         return "".join(f"; {_listed(others)}: {figures}" for figures, others in alike.items())
 
     if good:
-        beside = f", or {_listed(good[1:])}, which are as good" if good[1:] else ""
+        beside = f", or {_listed(good[1:])}, which are equally good" if good[1:] else ""
         return f"For {shape} ({workloads}) take {good[0]} ({of(good[0])}){beside}{rest(good)}."
     calm, soon = (min(v, key=v.__getitem__) for v, *_ in known)
     return (
@@ -86,10 +86,10 @@ def _exact(results: Results) -> str:
             wrong = result.lost + result.repeated + result.altered
             lossy[case.protocol] = lossy.get(case.protocol, 0) + wrong
     if not lossy:
-        return f"All of them ({_listed(exact)}) lost and repeated nothing, so the choice is one of cost alone."
-    told = ", ".join(f"{name} {count:,}" for name, count in lossy.items())
+        return f"All of them ({_listed(exact)}) lost and repeated nothing, so only their costs differ."
+    counts = ", ".join(f"{name} {count:,}" for name, count in lossy.items())
     rest = _listed(exact) or "any other"
-    return f"Rows of the output that are missing, wrong or there twice: {told}; none under {rest}."
+    return f"Output rows that are missing, wrong or repeated: {counts}; none under {rest}."
 
 
 def _by_protocol(results: Results, of: Callable[[Result], float]) -> dict[str, float]:

@@ -1,12 +1,12 @@
-"""`compare`: workloads under several protocols, hurt and measured in the same way, on one page.
+"""`compare`: runs workloads under several protocols with the same fault and compares what is measured.
 
 from riprap_papers.compare.comparison import compare
 result = compare(["nexmark-3"], protocols=["coordinated", "uncoordinated"], interval="2s")
-result.results        # by case: throughput, latency, checkpoints, recovery, what was lost
-result.page           # where the page is
+result.results        # by case: throughput, latency, checkpoints, recovery, lost rows
+result.page           # the path of the report
 
-A directory of a comparison has `results.jsonl`, a line per case that is done: a comparison that was interrupted goes on
-behind the last of them, and cases that are asked for again are not run again. Delete the directory to begin anew.
+The directory of a comparison has `results.jsonl`, a line per finished case: an interrupted comparison resumes after the
+last one, and finished cases are not run again. Delete the directory to start over.
 """
 
 import json
@@ -41,7 +41,7 @@ Tell = Callable[[ComparedCase, Result], None]
 class Comparison:
     results: Mapping[ComparedCase, Result]
     page: Path
-    falls: Mapping[Falling, Fall] = field(default_factory=dict)  # of a cycle of elements, where nhop is compared
+    falls: Mapping[Falling, Fall] = field(default_factory=dict)  # of a cycle of elements, if nhop is compared
 
     @property
     def advice(self) -> list[str]:
@@ -76,33 +76,31 @@ def compare(
     tell: Tell = lambda case, result: None,
     command: str = "",
 ) -> Comparison:
-    """Run every case and write the page. `tell` hears of each case as it is done, in their order.
+    """Run every case and write the report. `tell` is called with each finished case, in order.
 
-    `profile`: files of `riprap profile`, from which the simulated host takes what work costs.
-    Simulated cases run in as many `processes` as there are cores; that changes nothing but how long it takes.
+    `profile`: files of `riprap profile` with the costs for the simulated host.
+    Simulated cases run in `processes`, by default one per core; results do not depend on their number.
     """
     host = host or ("spark" if scale == "demo" else "simulated")
     if host not in get_args(HostName):
         raise UsageError(f"--host {host}: expected {' or '.join(get_args(HostName))}")
     if host == "simulated" and MICRO_BATCHES in protocols:
-        raise UsageError(f"{MICRO_BATCHES} is Spark's own, and runs on Spark alone: add --host spark, or leave it out")
+        raise UsageError(f"{MICRO_BATCHES} is part of Spark and runs only there: add --host spark, or leave it out")
     if host == "spark" and load is not None:
-        raise UsageError("--load searches for the largest rate on the simulated host: give --rate on Spark")
+        raise UsageError("--load needs the maximum rate, which is found on the simulated host: give --rate on Spark")
     asked = cases(
         scale, host=host, workloads=workloads, protocols=protocols, intervals=(interval,) if interval else (),
         windows=windows, failure=failure, log=log, scope=scope, rule=rule, skew=skew, kill=kill, rate=rate,
         load=load, seconds=seconds, repetitions=repetitions, shards=shards, sinks=sinks, virtual=virtual,
     )  # fmt: skip
     if profile and host == "spark":
-        raise UsageError(
-            "--profile says what work costs on the simulated host, and Spark takes what it takes: leave it out"
-        )
+        raise UsageError("--profile sets the costs of the simulated host and has no effect on Spark: leave it out")
     if master is not None and host != "spark":
-        raise UsageError("--master is of Spark, and the simulated host has none: add --host spark, or leave it out")
+        raise UsageError("--master is for Spark, not for the simulated host: add --host spark, or leave it out")
     measured_costs = profiles(profile)
     asked = [replace(case, costs=measured_costs.get(case.workload, "")) for case in asked]
     for case in asked:
-        laid_out(case)  # what cannot be laid out is told before anything starts
+        laid_out(case)  # raises before anything starts
     directory = files.real(out)
     with owned(directory, "comparison"):
         return _compared(asked, directory, host, master=master, processes=processes, tell=tell, command=command)
@@ -136,14 +134,14 @@ def _said(host: HostName, asked: Sequence[ComparedCase]) -> str:
     divided = max(case.divided for case in asked)
     if host == "spark":
         batched = any(case.protocol == MICRO_BATCHES for case in asked)
-        micro = " Structured Streaming: the same input, and Python workers killed." if batched else ""
+        micro = " Structured Streaming: the same input; Python workers are killed." if batched else ""
         times = max(case.compressed for case in asked)
         faster = (
             f" Time is compressed by {times:g}: an interval of 1 s stands for {times:g} s, and {times:g} s of event "
             "time pass in a second."
         )
-        told = f"Real processes on Spark, and a real SIGKILL of a real element. {_elements(asked)}{micro}"
-        return told + (faster if times > 1 else "") + _hurried(asked)
+        text = f"Processes on Spark; an element is killed with SIGKILL. {_elements(asked)}{micro}"
+        return text + (faster if times > 1 else "") + _hurried(asked)
     scaled = f" Rates are divided by {divided:g}, and a row costs {divided:g} times as much." if divided > 1 else ""
     return (
         f"The simulated host: the real elements and directors on a virtual clock. {said(asked)} "
@@ -162,7 +160,7 @@ def _elements(asked: Sequence[ComparedCase]) -> str:
 
 
 class _Done:
-    """Results that are on disk, by case."""
+    """The results on disk, by case."""
 
     def __init__(self, path: Path, host: str) -> None:
         self._path, self._host = path, host
@@ -174,13 +172,13 @@ class _Done:
                 if entry.get("host") == host:
                     case = shaped(ComparedCase, entry.get("case"), where)
                     if case.workload not in WORKLOADS:
-                        raise DataError(f"{where}: there is no workload {case.workload}")
+                        raise DataError(f"{where}: workload {case.workload} is unknown")
                     self.results[case] = Result.from_json(entry.get("result", {}), where)
             except DataError as error:
                 raise DataError(f"{error}: delete {path.name}, and compare again") from None
 
     def _lines(self) -> list[str]:
-        """What is whole of it. A comparison that was killed may have left half a line: that case is run again."""
+        """The complete lines. A killed comparison may leave an incomplete line: that case is run again."""
         if not files.exists(self._path):
             return []
         text = read_text(self._path, "the results in", own=True)
@@ -195,7 +193,7 @@ class _Done:
             file.write(json.dumps({"host": self._host, "case": vars(case), "result": result.as_json()}) + "\n")
 
 
-# The largest rate -----------------------------------------------------------------------------------------------------
+# The maximum rate -----------------------------------------------------------------------------------------------------
 
 
 def find_maximum(
@@ -210,12 +208,12 @@ def find_maximum(
     processes: int | None = None,
     tell: Callable[[ComparedCase, float], None] = lambda case, rate: None,
 ) -> dict[ComparedCase, float]:
-    """Events/s of all sources that a workload sustains under each protocol: the input is worked off as it comes.
+    """The maximum rate that a workload sustains under each protocol, in events/s of all sources.
 
-    On the simulated host, with its costs: what one core per element would take.
+    Measured on the simulated host with its costs, as with one core per element.
     """
     if MICRO_BATCHES in protocols:
-        raise UsageError(f"the largest rate is searched for on the simulated host, where {MICRO_BATCHES} does not run")
+        raise UsageError(f"the maximum rate is searched on the simulated host, where {MICRO_BATCHES} does not run")
     asked = cases(
         "small", workloads=[workload], protocols=protocols, intervals=(interval,) if interval else (), windows=windows,
         failure=False, seconds=seconds, skew=skew, shards=shards,

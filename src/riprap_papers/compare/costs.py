@@ -1,8 +1,8 @@
-"""What work costs on the simulated host: round figures, or what profiles of the workloads say (`riprap profile`).
+"""The costs of work on the simulated host: round figures, or those of profiles of the workloads (`riprap profile`).
 
-Of a profile: what a row costs in each operator; if it has recoveries (`riprap profile --recovery`), how long a restart
-takes with its restoring, and a checkpoint until it is durable: medians where they are there. What it does not say stays
-a round figure. A case carries what it needs of a profile with it, as text, so that it is still all that it depends on.
+A profile has the cost of a row in each operator; with recoveries (`riprap profile --recovery`) also the time of a
+restart including the restore, and of a checkpoint until it is durable, as medians if available. Other costs stay round
+figures. A case contains its part of a profile as text, so that it depends on nothing else.
 """
 
 import json
@@ -24,24 +24,26 @@ _ROUND = Costs(ROWS)
 def costs_of(case: ComparedCase) -> Costs:
     if not case.costs:
         return _ROUND
-    told = json.loads(case.costs)
-    found = replace(_ROUND, operators=told["rows"], sync=told.get("durable", _ROUND.sync))
-    # What was measured from the kill until the state is there has the restoring in it.
-    return replace(found, restart=told["restart"], restore=0.0) if "restart" in told else found
+    costs = json.loads(case.costs)
+    found = replace(_ROUND, operators=costs["rows"], sync=costs.get("durable", _ROUND.sync))
+    # The measured time from the kill to the restored state includes the restore.
+    return replace(found, restart=costs["restart"], restore=0.0) if "restart" in costs else found
 
 
 def profiles(paths: Sequence[Path | str]) -> dict[str, str]:
-    """By workload, what cases of it are to carry."""
+    """The costs that the cases of each workload contain, by workload."""
     found = {}
     for path in map(Path, paths):
         data = read_toml(path, "profile")
         if data.get("app") not in WORKLOADS:
-            raise UsageError(f"--profile {path} is of {data.get('app')}, which is no workload: give one of a workload")
-        found[str(data["app"])] = _told(data, path)
+            raise UsageError(
+                f"--profile {path} is of {data.get('app')}, which is not a workload: give the profile of a workload"
+            )
+        found[str(data["app"])] = _costs_text(data, path)
     return found
 
 
-def _told(data: Mapping[str, Any], path: Path) -> str:
+def _costs_text(data: Mapping[str, Any], path: Path) -> str:
     with taken_apart(f"{path} is not a profile that `riprap profile --out` wrote"):
         rows = {name: float(entry["seconds_per_tuple"]) * 1e6 for name, entry in data["operators"].items()}
         recovery = data.get("recovery", {})
@@ -53,11 +55,11 @@ def _told(data: Mapping[str, Any], path: Path) -> str:
 
 
 def said(cases: Sequence[ComparedCase]) -> str:
-    """Where the figures are from, in a sentence."""
+    """The origin of the figures, in a sentence."""
     measured = list(dict.fromkeys(case.workload for case in cases if case.costs))
     recovered = [name for name in measured if any("restart" in case.costs for case in cases if case.workload == name)]
-    round_ = "round figures, of the order that runs on two cores show: compare protocols with them, not machines"
+    round_ = "round figures of the order measured on two cores: compare protocols with them, not machines"
     if not measured:
-        return f"What rows, messages, checkpoints, restarts and restores cost are {round_}."
-    times = f", and restarts and checkpoints from those of {', '.join(recovered)}" if recovered else ""
-    return f"What a row costs is taken from profiles of {', '.join(measured)}{times}; the rest are {round_}."
+        return f"The costs of rows, messages, checkpoints, restarts and restores are {round_}."
+    times = f", those of restarts and checkpoints from those of {', '.join(recovered)}" if recovered else ""
+    return f"The costs of rows are from profiles of {', '.join(measured)}{times}; the others are {round_}."

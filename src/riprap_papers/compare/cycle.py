@@ -1,13 +1,13 @@
-"""How far a cycle of elements falls back: the published N-hop deployment, as machines and a director alone.
+"""How far a cycle of elements rolls back: the published N-hop deployment, with protocols only.
 
-A run hosts a cycle in one element, or in one per operator, and short runs show little of the domino effect. As
-published N-hop is 24 elements, six pipelines
+A run hosts a cycle in one element, or in one per operator, and short runs show little of the domino effect. The
+published N-hop has 24 elements, six pipelines
 
-    Source → Map0 → Map1 → Sink          Map1 of any pipeline → Map0 of any: the channel that leads back
+    Source → Map0 → Map1 → Sink          Map1 of any pipeline → Map0 of any: the feedback channel
 
-Here the machines and the director of a protocol run on that graph on a virtual clock, with messages instead of rows:
-what comes back gives nothing out, as published. Checkpoints are durable some time after they were taken. Then one Map0
-dies, and the director's line says how far everybody goes back. Pure: a function of its arguments.
+Here the element side and the director of a protocol run on that graph on a virtual clock, with messages instead of
+rows; messages of feedback channels trigger no output, as published. Checkpoints become durable some time after their
+capture. Then one Map0 is killed, and the director's recovery line determines how far every element rolls back. Pure.
 """
 
 import heapq
@@ -29,8 +29,8 @@ from riprap.protocols.registry import configured
 PIPELINES = 6
 _RATE = 10  # messages per second and pipeline
 _TICK = 50_000  # microseconds
-_UNDER_WAY = (500, 20_000)  # microseconds that a message takes
-_DURABLE = 100_000  # microseconds that a checkpoint takes
+_IN_FLIGHT = (500, 20_000)  # microseconds that a message travels
+_DURABLE = 100_000  # microseconds until a checkpoint is durable
 _FORCING = {  # scopes and rules
     "uncoordinated": ((None, None),),
     "induced": (("cycles", "hmnr"), ("all", "hmnr"), ("cycles", "bcs"), ("all", "bcs")),
@@ -39,17 +39,17 @@ _STAGES = ("Source", "Map0", "Map1", "Sink")
 
 
 class Fall(NamedTuple):
-    """What one failure does."""
+    """The effect of one failure."""
 
     checkpoints: int
     forced: int
-    rollback: float  # seconds: of the element that goes back furthest
-    to_the_start: int  # elements that go back to the beginning of the run
+    rollback: float  # seconds: the longest rollback of an element
+    to_the_start: int  # elements that roll back to the start of the run
     elements: int
 
 
 class Falling(NamedTuple):
-    """Of whom a fall is."""
+    """The protocol and settings of a `Fall`."""
 
     protocol: str
     interval: str
@@ -64,7 +64,7 @@ class Falling(NamedTuple):
 
 
 def falls(protocols: Iterable[str], intervals: Iterable[str]) -> dict[Falling, Fall]:
-    """Of those that have a line of single checkpoints, each after twelve intervals, as about published."""
+    """Of protocols with uncoordinated checkpoints, each after twelve intervals, about as published."""
     names = dict.fromkeys(protocols)
     found = {}
     for interval in dict.fromkeys(intervals):
@@ -77,14 +77,16 @@ def falls(protocols: Iterable[str], intervals: Iterable[str]) -> dict[Falling, F
 
 
 def said(found: Mapping[Falling, Fall]) -> str:
-    """One sentence; "" where there is nothing to say."""
-    told = [
+    """One sentence; "": nothing was compared."""
+    rollbacks = [
         f"{falling.label} by {one.rollback:.0f} s"
         + (f", {one.to_the_start} of them to the start" * bool(one.to_the_start))
         for falling, one in found.items()
     ]
     elements = max((one.elements for one in found.values()), default=0)
-    return f"In a cycle of {elements} elements one failure leads back: {'; '.join(told)}." if told else ""
+    return (
+        f"In a cycle of {elements} elements one failure causes rollbacks: {'; '.join(rollbacks)}." if rollbacks else ""
+    )
 
 
 def fall(
@@ -96,7 +98,7 @@ def fall(
     seconds: float,
     seed: int = 1,
 ) -> Fall:
-    """Of uncoordinated or induced, when a Map0 dies after so many seconds. Logs are persistent."""
+    """The rollbacks under uncoordinated or induced when a Map0 is killed after `seconds`. Logs are persistent."""
     spec, settings = configured(protocol, interval=interval, scope=scope, rule=rule)
     return _Cycle(spec, settings, seed).run(int(seconds * 1e6))
 
@@ -107,7 +109,7 @@ class _Element:
         self.taken = dict.fromkeys(surroundings.inputs, 0)
         self.sent = dict.fromkeys(surroundings.outputs, 0)
         self.headers = dict.fromkeys(surroundings.outputs, b"")
-        self.captured: dict[CheckpointId, tuple[int, bool]] = {}  # when, and whether it was forced
+        self.captured: dict[CheckpointId, tuple[int, bool]] = {}  # time, and whether it was forced
 
 
 class _Cycle:
@@ -117,7 +119,7 @@ class _Cycle:
         around = _surroundings(settings, seed)
         self.elements = {pe: _Element(s, spec.machine(s, spec.plan(s))) for pe, s in around.items()}
         self.director = spec.director(around)
-        self._wires: defaultdict[ChannelId, deque[bytes]] = defaultdict(deque)  # headers of what is on its way
+        self._wires: defaultdict[ChannelId, deque[bytes]] = defaultdict(deque)  # headers of messages in flight
         for pe, element in self.elements.items():
             self.director.handle(d.Joined(pe, 1, 0, {}))
             self._do(element, element.machine.begin(None, 0))
@@ -146,12 +148,12 @@ class _Cycle:
         self._later(_TICK, bound(self._tick, element))
 
     def _come(self, element: _Element) -> None:
-        """Something comes to a source."""
+        """A source receives a message."""
         self._give(element)
         self._later(int(self._random.exponential(1e6 / _RATE)), bound(self._come, element))
 
     def _give(self, element: _Element) -> None:
-        """On: down the pipeline, and where there is a channel that leads back, to one of those at its ends."""
+        """Forward down the pipeline, and on a feedback channel to a random one of its consumers."""
         outputs = element.surroundings.outputs.items()
         back = [channel for channel, neighbour in outputs if neighbour.feedback]
         down = [channel for channel, neighbour in outputs if not neighbour.feedback]
@@ -160,10 +162,10 @@ class _Cycle:
             self._wires[channel].append(element.headers[channel])
             element.sent[channel] += 1
             target = self.elements[element.surroundings.outputs[channel].pe]
-            self._later(int(self._random.integers(*_UNDER_WAY)), bound(self._arrive, target, channel))
+            self._later(int(self._random.integers(*_IN_FLIGHT)), bound(self._arrive, target, channel))
 
     def _arrive(self, element: _Element, channel: ChannelId) -> None:
-        """The next one of the channel, whichever was sent: channels keep their order."""
+        """Deliver the next message of the channel: channels are FIFO."""
         self._tell(element, e.Arrived(channel, element.taken[channel], 1, self._wires[channel].popleft()))
         element.taken[channel] += 1
         if not element.surroundings.inputs[channel].feedback:

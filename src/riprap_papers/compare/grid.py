@@ -73,7 +73,7 @@ class ComparedCase:
         return max(self.seconds * 0.5, min(2.3 * self.interval / 1e6, self.seconds * 0.7))
 
     @property
-    def told_twice(self) -> "ComparedCase":
+    def with_closed_windows(self) -> "ComparedCase":
         """The case with event time sped up so that at least two windows close before the failure."""
         needed = 2.4 * self.of.speaks_after.get(self.windows, 0.0)
         return replace(self, hurried=max(1.0, float(ceil(needed / (self.killed_at * self.compressed)))))
@@ -143,7 +143,7 @@ def cases(
     named = tuple(dict.fromkeys(protocols)) or (PUBLISHED if scale == "paper" else PROTOCOLS)
     for name in named:
         if name not in (NONE, MICRO_BATCHES) and name not in REGISTRY:
-            raise UsageError(f"protocol {name} is unknown; known: {known([NONE, MICRO_BATCHES, *REGISTRY], name)}")
+            raise UsageError(f"unknown protocol {name}; known: {known([NONE, MICRO_BATCHES, *REGISTRY], name)}")
         if name == "partial":
             raise UsageError("partial protects by a plan, without rounds or recovery lines: compare with none instead")
         if name == "recompute":
@@ -222,7 +222,7 @@ def cases(
                             virtual=stays,
                             load=load,
                             rule=ruled,
-                        ).told_twice
+                        ).with_closed_windows
                         times_each = repetitions or (3 if scale == "paper" else 1)
                         for keys in (None, skew) if skew is not None else (None,):
                             found += [replace(case, skew=keys, repetition=n) for n in range(times_each)]
@@ -267,21 +267,21 @@ def _rate(workload: Workload, size: str, scale: Scale) -> float:
     return min(published, 2_000.0) if scale == "small" else min(published, 20_000.0)
 
 
-def groups(found: Iterable[ComparedCase]) -> list[tuple[str, str]]:
-    return list(dict.fromkeys(case.group for case in found))
+def groups(cases: Iterable[ComparedCase]) -> list[tuple[str, str]]:
+    return list(dict.fromkeys(case.group for case in cases))
 
 
-def micro_batch_notes(found: Sequence[ComparedCase]) -> list[str]:
+def micro_batch_notes(cases: Sequence[ComparedCase]) -> list[str]:
     """Notes on Structured Streaming, if it is compared."""
-    batched = {case.workload: case.of.query for case in found if case.protocol == MICRO_BATCHES}
-    told = []
+    batched = {case.workload: case.of.query for case in cases if case.protocol == MICRO_BATCHES}
+    notes = []
     if any(query is not None and query.closes for query in batched.values()):
-        told.append(
+        notes.append(
             f"{MICRO_BATCHES}: its windows close by watermark, in the micro-batch after the one with a later row, "
             "ours by order key; rows arrive in order, so windows have the same content."
         )
-    told += [f"{MICRO_BATCHES}, {name}: {query.note}." for name, query in batched.items() if query and query.note]
-    cyclic = dict.fromkeys(case.workload for case in found if case.of.query is None)
+    notes += [f"{MICRO_BATCHES}, {name}: {query.note}." for name, query in batched.items() if query and query.note]
+    cyclic = dict.fromkeys(case.workload for case in cases if case.of.query is None)
     if batched and cyclic:
-        told.append(f"{MICRO_BATCHES} has no cycles, so {', '.join(cyclic)} cannot be written with it.")
-    return told
+        notes.append(f"{MICRO_BATCHES} has no cycles, so {', '.join(cyclic)} cannot be written with it.")
+    return notes

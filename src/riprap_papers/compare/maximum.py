@@ -1,7 +1,7 @@
-"""The largest rate that a case sustains on the simulated host: its input is worked off as it comes.
+"""The maximum rate that a case sustains on the simulated host without falling behind.
 
-With the costs of that host, so it is what one core per element would take. Whatever the rate, there are `_ROWS` rows a
-second, and the rest is in what a row costs.
+It follows from the costs of that host, as with one core per element. Every rate is simulated with `_ROWS` rows a
+second; the cost of a row is scaled instead.
 """
 
 from dataclasses import replace
@@ -10,7 +10,7 @@ from riprap_papers.compare.grid import ComparedCase
 from riprap_papers.compare.simulated_host import observed
 
 _ROWS = 1_000.0
-_STEPS = 6  # of the search, each of which halves the doubt
+_STEPS = 6  # of the bisection
 
 
 def maximum(case: ComparedCase) -> float:

@@ -1,11 +1,11 @@
-"""What is measured of a case, from what was seen of it from outside: pure functions of an observation.
+"""The measurements of a case, from observations outside of the elements. Pure.
 
-An observation is what reached the sinks and when, the moment of the kill, and what the director's host noted. Latency
-is that of output: from when the tuples that caused rows were due at their source until the rows were in the sink's log.
+An observation is what reached the sinks and when, the time of the kill, and the records of the director's host. Latency
+is from when the triggering tuples were due at their source until the output rows were in the sink's log.
 
-Recovery is over when the latency is back within 10 % of what it was before, as published, and stays there for a second;
-looked at in steps of 0.3 s. Where windows make latency swing by more than that anyway, within 10 % of its mean would be
-luck; so the *adaptive* variant takes what 95 % of the steps before the kill stayed below, and 10 % more.
+Recovery ends when the latency is within 10 % of its mean before the kill, as published, and stays there for a second,
+in steps of 0.3 s. Windows may vary the latency by more than that anyway; so the *adaptive* variant allows 10 % more
+than the 95th percentile of the steps before the kill.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,9 +19,9 @@ from riprap.base.shapes import shaped
 from riprap_papers.compare.oracle import RowVerdict
 
 STEP = 0.3  # seconds
-_WARM = 0.2  # share of the time before the kill, or of the run, that is not looked at: things start
+_WARM = 0.2  # share of the time before the kill, or of the run, that is ignored as warm-up
 _STAYS = 4  # steps
-_UNDER_WAY = 1.0  # seconds after a kill in which rows that were sent before it may still come out
+_IN_FLIGHT = 1.0  # seconds after a kill in which rows sent before it may still arrive
 
 
 class SinkOutput(NamedTuple):
@@ -35,7 +35,7 @@ class SinkOutput(NamedTuple):
 @dataclass(frozen=True)
 class Observation:
     outputs: Sequence[SinkOutput]
-    tuples: int  # taken from the sources
+    tuples: int  # read by the sources
     seconds: float  # until everything had ended
     killed_at: float | None
     detect: float  # seconds; 0 where nothing was killed
@@ -45,15 +45,15 @@ class Observation:
     forced: int
     bytes: int
     take_ms: float  # mean
-    rollback: float  # seconds: how far the element that went back furthest went
-    gone_back: int  # elements that went back, the killed one not counted
-    verdict: RowVerdict  # on the output, by an oracle that reads inputs and sinks
+    rollback: float  # seconds: the longest rollback of an element
+    gone_back: int  # elements that rolled back, without the killed one
+    verdict: RowVerdict  # on the output, by an oracle that reads only inputs and sinks
     messages: int = 0  # lost between elements, by their numbers
 
 
 @dataclass(frozen=True)
 class Result:
-    """The numbers of a case. None: there is no such thing in it."""
+    """The numbers of a case. None: not applicable."""
 
     throughput: float  # rows/s at the sinks before the kill
     latency_mean: float  # ms
@@ -66,7 +66,7 @@ class Result:
     detect: float | None
     restart: float | None
     restore: float | None
-    first_output: float | None  # seconds from the kill until new rows came out
+    first_output: float | None  # seconds from the kill to the first new rows
     recovery: float | None  # seconds from the kill, as published; None: not before the end
     recovery_adaptive: float | None
     rollback: float | None
@@ -75,12 +75,12 @@ class Result:
     repeated: int
     series: tuple[tuple[float, float, float], ...]  # seconds, rows/s, mean latency in ms (-1: nothing came), by step
     rate: float = 0.0  # events/s of all sources together
-    altered: int = 0  # rows of the output with other values, for something before them was lost
+    altered: int = 0  # rows of the output with wrong values, because earlier rows were lost
     messages: int = 0  # lost between elements, by their numbers
 
     @property
     def exact(self) -> bool:
-        """Whether the output is what it should be."""
+        """Whether the output is correct."""
         return not (self.lost or self.repeated or self.altered)
 
     def as_json(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class Result:
 
 
 def averaged(results: Sequence[Result]) -> Result:
-    """Of repetitions: means; of what was lost or repeated the most; the series of the first."""
+    """Repetitions combined: means; the maximum of lost and repeated rows; the series of the first."""
     first, *others = results
     if not others:
         return first
@@ -141,11 +141,11 @@ def measured(seen: Observation) -> Result:
 
 
 def _first_output(times: Sequence[float], killed: float) -> float | None:
-    """Seconds from the kill to the end of the longest pause that begins before, or soon after.
+    """Seconds from the kill to the end of the longest pause that starts before it or soon after.
 
-    What the killed element had sent still comes out, so the first rows after the kill need not be new.
+    Messages that the killed element had sent still arrive, so the first rows after the kill need not be new.
     """
-    pauses = [(b - a, b - killed) for a, b in pairwise(times) if a < killed + _UNDER_WAY and b > killed]
+    pauses = [(b - a, b - killed) for a, b in pairwise(times) if a < killed + _IN_FLIGHT and b > killed]
     return max(pauses)[1] if pauses else None
 
 
@@ -163,9 +163,9 @@ def _series(seen: Observation) -> tuple[tuple[float, float, float], ...]:
 
 
 def _recovery(series: Sequence[tuple[float, float, float]], killed: float | None, most: float) -> float | None:
-    """Seconds from the kill until the first of some steps with an output that is no later than `most` ms.
+    """Seconds from the kill to the first of several steps with a latency of at most `most` ms.
 
-    The end of the run counts as calm, so that a recovery that comes just before it is one.
+    Steps after the end of the run count, so that a recovery just before it is one.
     """
     if killed is None:
         return None

@@ -1,7 +1,7 @@
-"""What a workload's sinks should hold, and what of it is missing, altered or there twice. Reads inputs and sinks alone.
+"""The expected rows of a workload's sinks, and which are missing, altered or repeated. Reads only inputs and sinks.
 
-A row that is missing at a time at which another one is there too many is one row with another value: *altered*, not
-lost and repeated. Behind a running total, as WordCount has one, a single lost row alters every later one of its word.
+A missing row together with an extra row of the same time is one row with another value: *altered*, not lost and
+repeated. After a running total, as in WordCount, a single lost row alters every later row of its word.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ class RowVerdict(NamedTuple):
 
 
 def expected(graph: Graph, inputs: Mapping[str, pa.RecordBatch]) -> Rows:
-    """From one engine that reads the whole input."""
+    """The rows of one engine that reads the whole input."""
     found: dict[str, list[pa.RecordBatch]] = {sink.name: [] for sink in graph.sinks}
     for name, event in Engine(graph, cut_everywhere=True).run({name: [batch] for name, batch in inputs.items()}):
         if not isinstance(event, Punctuation):
@@ -38,7 +38,7 @@ def expected(graph: Graph, inputs: Mapping[str, pa.RecordBatch]) -> Rows:
 
 
 def rows(batches: Iterable[pa.RecordBatch]) -> pa.Table:
-    """Without what only orders them, and texts as texts. Of nothing, a table without columns."""
+    """Without order key columns, and with text as strings. Without rows, a table without columns."""
     return pa.concat_tables([pa.table({}), *(pa.table(_plain(batch)) for batch in batches)], promote_options="default")
 
 
@@ -62,7 +62,7 @@ def judged(wanted: Rows, found: Rows) -> RowVerdict:
 
 
 def _differences(wanted: pa.Table, found: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """By time: rows that are missing, and rows that are there too often."""
+    """By time: missing rows, and extra rows."""
     sides = [
         table.append_column(_COUNT, pa.array(np.full(len(table), sign, np.int64)))
         for table, sign in ((wanted, -1), (found, 1))

@@ -1,11 +1,11 @@
-"""Cases on the simulated host in several processes at once, with answers in the order in which cases were given.
+"""Simulates cases in several processes, with results in the order of the cases.
 
-A process reads a case from its standard input and writes what was asked of it to its standard output, a line of JSON
-each, one at a time; it ends when its input does, so none outlives who started it. A simulated case is a pure function
-of itself, so it does not matter which process runs it.
+A process reads a case from its standard input and writes the result to its standard output, as a line of JSON each, one
+at a time; it ends with its input, so none outlives its parent. A simulated case is a pure function, so it does not
+matter which process runs it.
 
-Failures: a case that does not come to its end, and a process that dies in the middle of one, fail the comparison, with
-the name of the case. Ctrl-C is this process's to hear: the others are in sessions of their own, and are killed.
+Failures: a case that does not end, or a process that dies during one, fails the comparison with the name of the case.
+Only this process handles Ctrl-C: the others are in separate sessions and are killed.
 """
 
 import json
@@ -33,7 +33,7 @@ def cores() -> int:
 
 
 def results_of(cases: Sequence[ComparedCase], processes: int) -> Generator[Result, None, None]:
-    """Of each case, in their order. One process is this one. To close it ends the others."""
+    """The result of each case, in order. With one process, cases run in this one. Closing it ends the others."""
     if min(processes, len(cases)) <= 1:
         yield from map(_result, cases)
     else:
@@ -43,7 +43,7 @@ def results_of(cases: Sequence[ComparedCase], processes: int) -> Generator[Resul
 
 
 def maxima_of(cases: Sequence[ComparedCase], processes: int) -> Generator[float, None, None]:
-    """The largest rate of each case, in their order."""
+    """The maximum rate of each case, in order."""
     if min(processes, len(cases)) <= 1:
         yield from map(maximum, cases)
     else:
@@ -103,7 +103,7 @@ def _shared_out(asked: str, cases: Sequence[ComparedCase], processes: Sequence[_
 
 def _read(process: _Process, case: ComparedCase) -> dict[str, Any]:
     assert process.stdout is not None
-    line = process.stdout.readline()  # there is no second one before another case is given
+    line = process.stdout.readline()  # one line per case
     if not line.endswith("\n"):
         raise CheckFailed(f"{case.title} under {case.label}: the process that ran it died with code {process.wait()}")
     told: dict[str, Any] = json.loads(line)
@@ -113,7 +113,7 @@ def _read(process: _Process, case: ComparedCase) -> dict[str, Any]:
 
 
 def main() -> None:
-    """The other end."""
+    """The main loop of a child process."""
     for line in sys.stdin:
         asked = json.loads(line)
         case, told = ComparedCase(**asked["case"]), dict[str, Any]()

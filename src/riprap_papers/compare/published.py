@@ -1,14 +1,14 @@
-"""What was published of the three protocols, to be shown beside ours (tables 3 to 6 of the benchmark; 24 elements)."""
+"""Published numbers of the three protocols (tables 3 to 6 of the benchmark; 24 elements)."""
 
 from typing import NamedTuple
 
 
 class PublishedMeasures(NamedTuple):
-    """None: the table does not have it."""
+    """None: not in the table."""
 
     latency_mean: float | None = None  # ms
     latency_p99: float | None = None
-    checkpoints: int | None = None  # forced ones among them
+    checkpoints: int | None = None  # including forced ones
     forced: int | None = None
     recovery: float | None = None  # seconds
     rollback: float | None = None

@@ -1,4 +1,4 @@
-"""A case on the simulated host: the real elements and directors, on a virtual clock on which work takes time."""
+"""A case on the simulated host: the real elements and directors, with costs on a virtual clock."""
 
 import pyarrow as pa
 
@@ -15,11 +15,11 @@ from riprap_papers.compare.grid import MICRO_BATCHES, NONE, ComparedCase
 from riprap_papers.compare.measures import Observation, SinkOutput
 from riprap_papers.compare.oracle import expected, judged, rows
 
-_PATIENCE = 20  # times the input's length that a run may take until it counts as one that does not come to its end
+_PATIENCE = 20  # times the input's length after which a run counts as hanging
 
 
 def laid_out(case: ComparedCase) -> Layout:
-    """One element per operator, or as many as `case.shards` where an operator can be divided."""
+    """One element per operator, or up to `case.shards` for operators that can be divided."""
     graph = case.of.graph(case.windows)
     if case.protocol in (NONE, MICRO_BATCHES):
         return arrange(graph, "none", _shards(graph, case))
@@ -70,7 +70,7 @@ def observed(case: ComparedCase) -> Observation:
     found = {sink.name: rows(simulation.sink(sink.name)) for sink in layout.graph.sinks}
     noted = simulation.history.summary()
     back = [line["rollback"] for line in noted["lines"]]
-    if case.protocol == "repeat":  # there is no line: who fails goes back to its own last checkpoint
+    if case.protocol == "repeat":  # no recovery line: a failed element rolls back to its own last checkpoint
         back = [(at + START - simulation.history.newest_before(pe, at + START)) / 1e6 for pe in victims]
     outputs = sorted(o for sink in layout.graph.sinks for o in simulation.outputs(sink.name))
     return Observation(

@@ -1,4 +1,4 @@
-"""What skewed keys do to each protocol: the same cases without and with them, side by side. Pure."""
+"""The effect of skewed keys on each protocol: pairs of cases without and with skew. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +15,7 @@ class Pair(NamedTuple):
 
     @property
     def slower(self) -> float:
-        """By what factor the 99th percentile of latency is larger."""
+        """The factor by which skew increases the 99th percentile of latency."""
         return self.skewed.latency_p99 / self.even.latency_p99 if self.even.latency_p99 else 1.0
 
 
@@ -29,7 +29,7 @@ def pairs(results: Mapping[ComparedCase, Result]) -> list[Pair]:
 
 
 def said(found: list[Pair]) -> str:
-    """One sentence; "" where there is nothing to say."""
+    """One sentence; "": no pairs."""
     protocols = list(dict.fromkeys(pair.case.protocol for pair in found))
     if len(protocols) < 2:
         return ""
@@ -39,8 +39,8 @@ def said(found: list[Pair]) -> str:
         p99[name] = sum(pair.skewed.latency_p99 for pair in own) / len(own)
         slower[name] = sum(pair.slower for pair in own) / len(own)
     best = min(p99, key=p99.__getitem__)
-    told = ", ".join(f"{name} {p99[name]:.0f} ms (× {slower[name]:.2f})" for name in protocols)
+    latencies = ", ".join(f"{name} {p99[name]:.0f} ms (× {slower[name]:.2f})" for name in protocols)
     return (
         f"Under skewed keys (Zipf, exponent {found[0].case.skew:g}) {best} has the lowest 99th percentile of latency; "
-        f"with the factor by which skew made it larger: {told}."
+        f"with the factor by which skew increases it: {latencies}."
     )

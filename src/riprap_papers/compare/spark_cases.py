@@ -1,4 +1,4 @@
-"""Cases of a comparison on Spark: real processes, and a real SIGKILL; one session for all of them."""
+"""Cases of a comparison on Spark, with real processes and SIGKILL, in one session."""
 
 import signal
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from riprap_papers.compare.oracle import expected, judged, rows
 from riprap_papers.compare.simulated_host import inputs_of, laid_out
 from riprap_papers.peers import micro_batches
 
-_SLICES = 20  # of what a micro-batch gave out: each has a latency of its own
+_SLICES = 20  # of the output of a micro-batch, each with its own latency
 
 
 class OnSpark:
@@ -66,7 +66,7 @@ class OnSpark:
 
 
 class _Killer:
-    """Watches a run, and kills an element of it when its time has come."""
+    """Watches a run and kills an element at the set time."""
 
     def __init__(self, victims: Sequence[str], after: float) -> None:
         self._victims, self._after = list(victims), after
@@ -78,9 +78,9 @@ class _Killer:
             self._since = SYSTEM_CLOCK.monotonic()
         if self._victims and self._since is not None and SYSTEM_CLOCK.monotonic() - self._since >= self._after:
             at = SYSTEM_CLOCK.now() / 1e6
-            there = [status for status in table if status.pe in self._victims and status.connected]
-            killed = [status.pe for status in there if signal_to(status.pid, signal.SIGKILL)]
-            self._victims = [pe for pe in self._victims if pe not in killed]  # who is down is killed when it is back
+            connected = [status for status in table if status.pe in self._victims and status.connected]
+            killed = [status.pe for status in connected if signal_to(status.pid, signal.SIGKILL)]
+            self._victims = [pe for pe in self._victims if pe not in killed]  # an element that is down is killed later
             if killed and self.at is None:
                 self.at = at
 
@@ -137,11 +137,11 @@ def _micro_batched(case: ComparedCase, session: Any, place: Path) -> Observation
     for item in items:
         at = item.header.written_at / 1e6 - worked.began
         due = (np.sort(item.batch.column("_ts").cast(pa.int64()).to_numpy()) - sooner) / 1e6 / pace
-        due = np.minimum(due, case.seconds)  # windows that are open at the end of the input close with it
+        due = np.minimum(due, case.seconds)  # open windows close at the end of the input
         outputs += [
             SinkOutput(at, len(part), at - float(part.mean())) for part in np.array_split(due, _SLICES) if len(part)
         ]
-    outputs = sorted(output for output in outputs if output.at > 0)  # without the row that the query was begun with
+    outputs = sorted(output for output in outputs if output.at > 0)  # without the row that starts the query
     return Observation(
         outputs, sum(batch.num_rows for batch in inputs.values()), worked.ended - worked.began,
         None if worked.killed_at is None else worked.killed_at - worked.began, 0.0, 0.0, 0.0,

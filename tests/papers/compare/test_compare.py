@@ -155,12 +155,12 @@ def told(**measures):
 def test_advice_says_what_to_take():
     alike = told(coordinated=(20.0, 0.70, 0), unaligned=(21.0, 0.71, 0), repeat=(30.0, 0.70, 0))
     assert alike[0].startswith("For a line of operators (nexmark-2) take coordinated (p99 20 ms, new output after 0.70")
-    assert "or unaligned, which are as good; repeat: p99 30 ms" in alike[0]
+    assert "or unaligned, which are equally good; repeat: p99 30 ms" in alike[0]
     apart = told(coordinated=(20.0, 2.0, 0), repeat=(30.0, 0.5, 0), uncoordinated=(1.0, 0.1, 7))
     assert "take coordinated where latency counts" in apart[0]
     assert "and repeat where failures do" in apart[0]
     assert apart[1] == (
-        "Rows of the output that are missing, wrong or there twice: uncoordinated 7; none under coordinated, repeat."
+        "Output rows that are missing, wrong or repeated: uncoordinated 7; none under coordinated, repeat."
     )
     assert told(coordinated=(20.0, 2.0, 0)) == []
 
@@ -281,10 +281,10 @@ def test_costs_are_those_of_a_profile(tmp_path):
     assert (found.restart, found.restore, found.sync) == (1_500_000, 0, 50_000)
     layout = laid_out(case)
     assert [found.of(layout.graph, pe) for pe in layout.pes] == [pytest.approx(c * 1e6) for c in PROFILED.values()]
-    assert said([case]).startswith("What a row costs is taken from profiles of nexmark-2, and restarts")
+    assert said([case]).startswith("The costs of rows are from profiles of nexmark-2, and restarts")
     assert measured(observed(case)).first_output > 1.4
     assert ComparedCase(**json.loads(json.dumps(vars(case)))) == case
-    for text, words in [('app = "vwap"', "is no workload"), ('app = "nexmark-2"', "is not a profile that")]:
+    for text, words in [('app = "vwap"', "is not a workload"), ('app = "nexmark-2"', "is not a profile that")]:
         path.write_text(text)
         with pytest.raises(RiprapError, match=words):
             profiles([path])
@@ -330,14 +330,14 @@ def test_the_command_writes_a_page_and_goes_on(tmp_path, capsys, monkeypatch):
         ({"protocols": ["induced"], "log": "volatile", "sinks": "committed"}, "rows are lost"),
         ({"protocols": ["coordinated"], "virtual": True}, "neither is compared"),
         ({"protocols": ["induced"], "log": "volatile", "virtual": True}, "would be lost: use --log persistent"),
-        ({"protocols": ["structured-streaming"]}, "runs on Spark alone"),
+        ({"protocols": ["structured-streaming"]}, "runs only there"),
         ({"workloads": ["nhop"], "protocols": ["structured-streaming"], "host": "spark"}, "nhop has a cycle"),
         ({"skew": 11.0}, "expected the exponent of Zipf's law"),
-        ({"seconds": 0.0}, "there would be no input"),
+        ({"seconds": 0.0}, "give the length of the input"),
         ({"rate": 1e15}, "lower --rate or --for"),
-        ({"protocols": ["none"], "sinks": "committed"}, "none of them is compared"),
-        ({"master": "local[2]"}, "the simulated host has none"),
-        ({"load": 1.5}, "expected a share of the largest rate"),
+        ({"protocols": ["none"], "sinks": "committed"}, "none is compared"),
+        ({"master": "local[2]"}, "not for the simulated host"),
+        ({"load": 1.5}, "expected a share of the maximum rate"),
         ({"load": 0.5, "rate": 100.0}, "leave one out"),
         ({"load": 0.5, "host": "spark"}, "give --rate on Spark"),
         ({"profile": ["nothing.toml"]}, "nothing.toml"),
