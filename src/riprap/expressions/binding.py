@@ -11,7 +11,7 @@ from riprap.base.errors import DataError, ExpressionError, known
 from riprap.expressions import kernels
 from riprap.expressions.ast import Call, Cast, ColumnRef, Expression, Literal, Node, columns_of
 from riprap.expressions.casts import cast
-from riprap.expressions.column_functions import Columns, Shape, folded, in_full, shape_of
+from riprap.expressions.column_functions import ColumnFunction, Shape, folded, in_full, shape_of
 from riprap.expressions.functions import RULES
 from riprap.expressions.kinds import HELD_BY_ARROW, ValueKind, kind_of, logical
 from riprap.expressions.parser import TOO_DEEP
@@ -27,7 +27,9 @@ class Bound:
     schema: pa.Schema  # the columns that the expression reads
     _root: Typed = field(repr=False)
     _loads: Sequence[Callable[[pa.RecordBatch], pa.Array]] = field(repr=False)
-    _functions: dict[tuple[Shape, ...], Columns] = field(repr=False, default_factory=dict)  # by the shapes of columns
+    _functions: dict[tuple[Shape, ...], ColumnFunction] = field(
+        repr=False, default_factory=dict
+    )  # by the shapes of columns
 
     @property
     def type(self) -> pa.DataType:
@@ -65,11 +67,11 @@ class Bound:
             raise DataError(str(failure)) from None
         return kernels.true_rows(values.astype(np.bool_, copy=False).view(np.uint8))
 
-    def _on(self, columns: Sequence[pa.Array]) -> Columns:
+    def _on(self, columns: Sequence[pa.Array]) -> ColumnFunction:
         shapes = tuple([shape_of(column) for column in columns])
         function = self._functions.get(shapes)
         if function is None:
-            function = Columns(folded(self.expression.root), list(self.schema), shapes, self.expression.text)
+            function = ColumnFunction(folded(self.expression.root), list(self.schema), shapes, self.expression.text)
             self._functions[shapes] = function
         return function
 

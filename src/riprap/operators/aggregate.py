@@ -12,7 +12,7 @@ from riprap.graph.mark_keys import behind_boundary, behind_trigger, still_open
 from riprap.graph.order_keys import KEY_COLUMNS, TIMER, OrderKey
 from riprap.graph.specs import Aggregate
 from riprap.graph.windows import Count, Punctuated, Session, Time
-from riprap.operators.columns import Keys, TextColumn, batch_of, key_columns, take, times_of, to_words
+from riprap.operators.columns import Keys, WordColumn, batch_of, key_columns, take, times_of, to_words
 from riprap.operators.contract import Channel, Emission, Punctuation, Setting
 from riprap.operators.groups import GroupTable
 from riprap.operators.kernels.rings import SMALLEST, insert_all
@@ -130,11 +130,11 @@ class AggregateOperator(WindowedOperator):
         groups = self.groups_of(0, batch)
         return self.take(groups, times_of(batch), self.words_of(0, batch), batch)
 
-    def words_of(self, port: int, batch: pa.RecordBatch) -> dict[str, TextColumn]:
+    def words_of(self, port: int, batch: pa.RecordBatch) -> dict[str, WordColumn]:
         return {name: to_words(bound.evaluate(batch), self.pool) for name, bound in self.arguments}
 
     def take(
-        self, groups: np.ndarray, ts: np.ndarray, words: Mapping[str, TextColumn], batch: pa.RecordBatch | None = None
+        self, groups: np.ndarray, ts: np.ndarray, words: Mapping[str, WordColumn], batch: pa.RecordBatch | None = None
     ) -> list[Emission]:
         """Process rows, given the group, time and arguments of each. Groups that emit at a tuple read other columns
         from `batch`.
@@ -182,7 +182,7 @@ class AggregateOperator(WindowedOperator):
         return np.ones(len(ts), bool)
 
     def step_late(self, at: OrderKey | None) -> None:
-        """Tell a step that late rows follow, at this key; None: they are processed."""
+        """Tell the step that late rows follow, at this key; None: no more of them follow."""
         if at is not None and isinstance(self.spec.window, Time):
             self.now[0] = max(self.now[0], at.ts)
             self.oldest = int(self.now[0]) - self.spec.window.size
@@ -343,7 +343,7 @@ class AggregateOperator(WindowedOperator):
         return self.spec.every.size if isinstance(self.spec.every, Time) else 0
 
     def insert_past(
-        self, port: int, words: Mapping[str, TextColumn], groups: np.ndarray, ts: np.ndarray, number: np.ndarray
+        self, port: int, words: Mapping[str, WordColumn], groups: np.ndarray, ts: np.ndarray, number: np.ndarray
     ) -> None:
         self.stores[0].insert(groups, words, stamped(self.spec.window, ts, number), of_count(self.spec.window))
 

@@ -27,7 +27,9 @@ LATE_N = 1 << 40
 _AS_THEY_ARE = {pa.float64().id: np.float64, pa.int64().id: np.int64, TS_TYPE.id: np.int64}
 
 
-class TextColumn(NamedTuple):
+class WordColumn(NamedTuple):
+    """A column as kernels process it."""
+
     values: np.ndarray  # int64 or float64
     valid: np.ndarray  # uint8, or empty
 
@@ -53,7 +55,7 @@ def validity(array: pa.Array) -> np.ndarray:
     return array.is_valid().to_numpy(zero_copy_only=False).view(np.uint8) if array.null_count else ALL_VALID
 
 
-def to_words(array: pa.Array, pool: StringPool) -> TextColumn:
+def to_words(array: pa.Array, pool: StringPool) -> WordColumn:
     type_ = array.type
     if type_.id in _AS_THEY_ARE:
         values = view(array, _AS_THEY_ARE[type_.id])
@@ -66,8 +68,8 @@ def to_words(array: pa.Array, pool: StringPool) -> TextColumn:
     elif pa.types.is_integer(type_):
         values = view(array, type_.to_pandas_dtype()).astype(np.int64)
     else:
-        return TextColumn(*pool.ids(array))
-    return TextColumn(values, validity(array))
+        return WordColumn(*pool.ids(array))
+    return WordColumn(values, validity(array))
 
 
 def from_words(values: np.ndarray, valid: np.ndarray, type_: pa.DataType, pool: StringPool) -> pa.Array:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from riprap.operators.columns import ALL_VALID, TextColumn, from_words, is_text, to_words
+from riprap.operators.columns import ALL_VALID, WordColumn, from_words, is_text, to_words
 from riprap.operators.kernels.group_tables import groups_by_code, groups_by_words, rehash_words
 from riprap.operators.kernels.hashing import SEED, hash_through, hash_words
 from riprap.operators.strings import StringPool
@@ -174,16 +174,16 @@ class GroupTable:
             self._hashes, self.own_ids = hashes, ids
             self.pool.moves += 1
 
-    def _words(self, groups: np.ndarray) -> list[TextColumn]:
+    def _words(self, groups: np.ndarray) -> list[WordColumn]:
         if self.by_code:
             ids = self.own_ids[groups]
-            return [TextColumn(np.maximum(ids, 0), (ids >= 0).view(np.uint8))]
+            return [WordColumn(np.maximum(ids, 0), (ids >= 0).view(np.uint8))]
         keys = self.keys[groups]
         words = []
         for j, type_ in enumerate(self.types):
             values = np.ascontiguousarray(keys[:, j])
             valid = ((keys[:, -1] >> j) & 1 == 0).view(np.uint8)
-            words.append(TextColumn(values.view(np.float64) if pa.types.is_floating(type_) else values, valid))
+            words.append(WordColumn(values.view(np.float64) if pa.types.is_floating(type_) else values, valid))
         return words
 
     def _hash_new(self, first: int) -> None:
@@ -194,7 +194,7 @@ class GroupTable:
         self._hashes[first : self.count] = out
 
 
-def fold_column(words: TextColumn, type_: pa.DataType, pool: StringPool, hashes: np.ndarray) -> None:
+def fold_column(words: WordColumn, type_: pa.DataType, pool: StringPool, hashes: np.ndarray) -> None:
     """Fold a column into the hashes of its rows, in place: equal values have equal hashes, in any process."""
     if is_text(type_):
         hash_through(words.values, pool.hashes, words.valid, hashes)

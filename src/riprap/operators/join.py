@@ -16,7 +16,7 @@ from riprap.operators.columns import (
     LATE_N,
     Keys,
     Numbering,
-    TextColumn,
+    WordColumn,
     batch_of,
     concatenated,
     key_columns,
@@ -337,11 +337,11 @@ class JoinOperator(WindowedOperator):
 
     # State ------------------------------------------------------------------------------------------------------------
 
-    def words_of(self, port: int, batch: pa.RecordBatch) -> dict[str, TextColumn]:
+    def words_of(self, port: int, batch: pa.RecordBatch) -> dict[str, WordColumn]:
         return {name: to_words(batch.column(name), self.pool) for name in self.stored[port]}
 
     def insert_past(
-        self, port: int, words: Mapping[str, TextColumn], groups: np.ndarray, ts: np.ndarray, number: np.ndarray
+        self, port: int, words: Mapping[str, WordColumn], groups: np.ndarray, ts: np.ndarray, number: np.ndarray
     ) -> None:
         window = self.spec.windows[port]
         most = of_count(window) if self.spec.per_group else 0

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.graph.windows import Count, Time, Window
-from riprap.operators.columns import TextColumn, times_of
+from riprap.operators.columns import WordColumn, times_of
 from riprap.operators.hashes import HashNumbers
 
 if TYPE_CHECKING:
@@ -93,14 +93,14 @@ class Repetition:
             words = operator.words_of(port, batch.take(pa.array(missing)))
             self._insert(port, windows, groups[missing], times_of(batch)[missing], words, self.rows[port] + missing)
 
-    def consume_words(self, groups: np.ndarray, ts: np.ndarray, words: Mapping[str, TextColumn]) -> int:
+    def consume_words(self, groups: np.ndarray, ts: np.ndarray, words: Mapping[str, WordColumn]) -> int:
         """As `consume`, for rows of port 0 with known groups, times and stored columns; return how many belonged to the
         past.
         """
         count = min(len(groups), self.left(0))
         missing, windows = self._missing(0, groups[:count])
         if len(missing):
-            chosen = {name: TextColumn(v[missing], ok[missing] if len(ok) else ok) for name, (v, ok) in words.items()}
+            chosen = {name: WordColumn(v[missing], ok[missing] if len(ok) else ok) for name, (v, ok) in words.items()}
             self._insert(0, windows, groups[missing], ts[missing], chosen, self.rows[0] + missing)
         self.rows[0] += count
         self._finish_if_reached()
@@ -117,7 +117,7 @@ class Repetition:
         return missing, windows[missing]
 
     def _insert(
-        self, port: int, windows: np.ndarray, groups: np.ndarray, ts: np.ndarray, words: Mapping[str, TextColumn],
+        self, port: int, windows: np.ndarray, groups: np.ndarray, ts: np.ndarray, words: Mapping[str, WordColumn],
         number: np.ndarray,
     ) -> None:  # fmt: skip
         operator, past = self._operator, self._past

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.base.errors import DataError
-from riprap.operators.columns import ALL_VALID, TextColumn, batch_of, dtype_of, from_words, picked, to_words
+from riprap.operators.columns import ALL_VALID, WordColumn, batch_of, dtype_of, from_words, picked, to_words
 from riprap.operators.groups import GroupTable, fold_column
 from riprap.operators.kernels.hashing import SEED, fold_runs
 from riprap.operators.kernels.rings import expire, insert_all, move_rings, plan_room, positions_of, scatter
@@ -150,7 +150,7 @@ class RowStore:
         column = self._columns.get(STAMP)
         return column.values if column is not None else np.empty(0, np.int64)
 
-    def write(self, name: str, positions: np.ndarray, words: TextColumn) -> None:
+    def write(self, name: str, positions: np.ndarray, words: WordColumn) -> None:
         """Store one column of inserted rows (position -1: the row is not stored)."""
         column = self._columns[name]
         scatter(column.values, positions, words.values)
@@ -159,21 +159,21 @@ class RowStore:
             valid = words.valid if len(words.valid) else np.ones(len(positions), np.uint8)
             scatter(column.valid, positions, valid)
 
-    def insert(self, groups: np.ndarray, columns: Mapping[str, TextColumn], stamps: np.ndarray, most: int) -> None:
+    def insert(self, groups: np.ndarray, columns: Mapping[str, WordColumn], stamps: np.ndarray, most: int) -> None:
         """Append a row for each entry of `groups` (none negative); a window keeps its newest `most` rows (0: all)."""
         self.reserve(groups)
         positions = insert_all(groups, self.base, self.cap, self.tail)
         for name, words in columns.items():
             self.write(name, positions, words)
         if STAMP in self._columns:
-            self.write(STAMP, positions, TextColumn(stamps, ALL_VALID))
+            self.write(STAMP, positions, WordColumn(stamps, ALL_VALID))
         if most:
             self.head[groups] = np.maximum(self.head[groups], self.tail[groups] - most)
 
-    def column(self, name: str) -> TextColumn:
+    def column(self, name: str) -> WordColumn:
         """A whole stored column, by position."""
         column = self._columns[name]
-        return TextColumn(column.values, column.valid)
+        return WordColumn(column.values, column.valid)
 
     def type_of(self, name: str) -> pa.DataType:
         return self._columns[name].type
@@ -222,7 +222,7 @@ class RowStore:
             if name == STAMP:
                 values = values - self.stamp_origin
             valid = column.valid[positions] if len(column.valid) else ALL_VALID
-            fold_column(TextColumn(values, valid), column.type, self.pool, hashes)
+            fold_column(WordColumn(values, valid), column.type, self.pool, hashes)
         waiting = (self.tail[groups] > self.emitted_tail[groups]) if self.emits_by_time else np.zeros(len(groups), bool)
         out = (self.tail[groups] % self.period * 2 + waiting).astype(np.uint64)
         fold_runs(hashes, self.tail[groups] - self.head[groups], out)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from riprap.graph.order_keys import KEY_COLUMNS, SEQ, TS, TS_TYPE
 from riprap.graph.specs import Scan
-from riprap.operators.columns import ALL_VALID, TextColumn, batch_of, from_words, take, to_words
+from riprap.operators.columns import ALL_VALID, WordColumn, batch_of, from_words, take, to_words
 from riprap.operators.contract import Channel, Emission, Setting
 from riprap.operators.groups import GroupTable
 from riprap.operators.kernels.sessions import chain
@@ -98,7 +98,7 @@ class ScanOperator(WindowedOperator):
         own[there] = values[before[there]]
         present = np.full(len(before), ok, np.uint8)
         present[there] = valid[before[there]] if len(valid) else 1
-        words = TextColumn(own, present if not present.all() else ALL_VALID)
+        words = WordColumn(own, present if not present.all() else ALL_VALID)
         return from_words(words.values, words.valid, field.type, self.pool)
 
     def _emit(self, batch: pa.RecordBatch, positions: np.ndarray) -> list[Emission]:

@@ -77,9 +77,9 @@ class StepEvents:
     def _start_call(self) -> int:
         """Before a call. Counters continue from call to call, until the next query."""
         tracker, function = self._tracker, self._function
-        if tracker.noted is not None:
+        if tracker.pending_report is not None:
             return function.value_of(self._rows)
-        tracker.noted, self._before = self._report, int(tracker.rows[0])
+        tracker.pending_report, self._before = self._report, int(tracker.rows[0])
         if not self._instant:
             function.set(self._count, 0)
             function.set(self._stamp, tracker.stamp())
@@ -116,7 +116,7 @@ class StepEvents:
         if not self._instant:
             self._buffers.held = held = self._function.value_of(self._count)
             if held >= _MOST:
-                self._tracker.look()
+                self._tracker.collect()
 
     def _report(self) -> None:
         """Report to the tracker, which was queried."""

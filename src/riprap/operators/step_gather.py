@@ -14,7 +14,7 @@ from riprap.graph.order_keys import TS, OrderKey
 from riprap.graph.specs import Aggregate, OperatorSpec
 from riprap.graph.windows import Count
 from riprap.operators.aggregate import AggregateOperator
-from riprap.operators.columns import ALL_VALID, TextColumn, dtype_of
+from riprap.operators.columns import ALL_VALID, WordColumn, dtype_of
 from riprap.operators.contract import Emission
 from riprap.operators.function import Buffers, Function
 from riprap.operators.step_state import StepRow, group_of, operator_name, word_of
@@ -40,7 +40,7 @@ class Gathering:
         arrays, operator = self.buffers.arrays, self.operator
         groups, ts = arrays[_GROUP][:count], arrays[_TIME][:count]
         words = {
-            name: TextColumn(
+            name: WordColumn(
                 arrays[name][:count], arrays[f"{name} ok"][:count] if f"{name} ok" in arrays else ALL_VALID
             )
             for name, _ in operator.arguments
@@ -51,11 +51,11 @@ class Gathering:
             if past == count:
                 return []
             groups, ts = groups[past:], ts[past:]
-            words = {name: TextColumn(v[past:], ok[past:] if len(ok) else ok) for name, (v, ok) in words.items()}
+            words = {name: WordColumn(v[past:], ok[past:] if len(ok) else ok) for name, (v, ok) in words.items()}
         if at is None:
             return operator.take(groups, ts, words)
         before, open_ = operator.watermark(at), operator.open_to(ts, at)
-        words = {name: TextColumn(v[open_], ok[open_] if len(ok) else ok) for name, (v, ok) in words.items()}
+        words = {name: WordColumn(v[open_], ok[open_] if len(ok) else ok) for name, (v, ok) in words.items()}
         return before + operator.take(groups[open_], ts[open_], words) if open_.any() else before
 
 

@@ -4,8 +4,8 @@ A step gets the block in which its operator's input row exists, as (value, valid
 it returns the block in which an output row exists; downstream operators write into that block. So a chain of
 operators becomes nested conditions in one loop, and no row is stored between two of them.
 
-State stays in the operators' row stores and group tables; a step fetches their arrays for every call and appends to
-them. Windows of a few tuples are *dense*: equally sized rings, one per group, side by side, which the step overwrites.
+State stays in the operators' row stores and group tables; a step reads their arrays and appends to them.
+Windows of a few tuples are *dense*: equally sized rings, one per group, side by side, which the step overwrites.
 
 The step of an operator that processes whole batches gathers the columns it needs and ends the piece
 (`step_gather.py`).

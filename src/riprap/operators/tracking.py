@@ -39,7 +39,7 @@ class Touched(NamedTuple):
     tail: np.ndarray
 
 
-class Happened(NamedTuple):
+class FrameEvents(NamedTuple):
     """Windows that opened and closed in a frame."""
 
     opened: np.ndarray  # groups
@@ -103,7 +103,7 @@ class Tracker:
         self._within = 0
         self._opened: list[np.ndarray] = []  # groups and numbers, of this frame
         self._closed: list[np.ndarray] = []  # hashes
-        self.noted: Callable[[], None] | None = None  # reports what a step has listed since the last query
+        self.pending_report: Callable[[], None] | None = None  # reports what a step has listed since the last query
         self.renumbered: Callable[[np.ndarray], None] | None = None  # gets new group numbers by old ones
         self.moves = 0  # how often the arrays were replaced
         self._make(64)
@@ -134,17 +134,17 @@ class Tracker:
             for name, array in old.items():
                 getattr(self, name)[..., :room] = array
 
-    def look(self) -> None:
-        """Read what a step has listed. Called before anything but a step changes windows, and before every query."""
-        noted, self.noted = self.noted, None
-        if noted is not None:
-            noted()
+    def collect(self) -> None:
+        """Collect what a step has listed. Called before anything but a step changes windows, and before every query."""
+        pending_report, self.pending_report = self.pending_report, None
+        if pending_report is not None:
+            pending_report()
 
     # Calls ------------------------------------------------------------------------------------------------------------
 
     def before(self, *groups: np.ndarray) -> Touched:
         """Rows of these groups are about to arrive, an array for each port; the rings have room for them already."""
-        self.look()
+        self.collect()
         self.make_room()
         self._stamp += 1
         every = groups[0] if len(groups) == 1 else np.concatenate(groups)
@@ -268,7 +268,7 @@ class Tracker:
 
     def close(self, groups: np.ndarray) -> None:
         """Close the open windows of these groups."""
-        self.look()
+        self.collect()
         if not len(groups):
             return
         bases = self.base[groups]
@@ -282,7 +282,7 @@ class Tracker:
 
     def close_empty(self, groups: np.ndarray) -> np.ndarray:
         """Close those of these windows from which all rows were evicted; return the others."""
-        self.look()
+        self.collect()
         self._operator.settle(groups)
         alive = np.zeros(len(groups), bool)
         for store in self._operator.stores.values():
@@ -292,9 +292,9 @@ class Tracker:
 
     # Frames -----------------------------------------------------------------------------------------------------------
 
-    def happened(self) -> Happened:
+    def happened(self) -> FrameEvents:
         """What opened and closed in this frame so far."""
-        self.look()
+        self.collect()
         groups = _NOTHING
         if self._opened:
             groups, numbers = self.opened_since()
@@ -303,12 +303,12 @@ class Tracker:
         closed = _NO_HASHES
         if self._closed:
             closed = self._closed[0] if len(self._closed) == 1 else np.concatenate(self._closed)
-        return Happened(groups, self.at[:, groups], self.start[:, groups], closed, self._within)
+        return FrameEvents(groups, self.at[:, groups], self.start[:, groups], closed, self._within)
 
     @property
     def eventful(self) -> bool:
         """Whether a window opened or closed in this frame."""
-        self.look()
+        self.collect()
         return bool(self._opened or self._closed)
 
     def end_frame(self) -> None:
@@ -318,7 +318,7 @@ class Tracker:
 
     def opened_since(self) -> np.ndarray:
         """Groups and numbers of the windows that opened in this frame, oldest first; some may be closed again."""
-        self.look()
+        self.collect()
         if len(self._opened) != 1:
             self._opened = [np.concatenate(self._opened, axis=1) if self._opened else np.empty((2, 0), np.int64)]
         return self._opened[0]
@@ -347,7 +347,7 @@ class Tracker:
 
     def moving(self) -> "Moving":
         """What is needed to find the open windows again after the operator has renumbered its groups."""
-        self.look()
+        self.collect()
         groups = np.flatnonzero(self.number >= 0)
         table = self._operator.groups
         return Moving(groups, table.columns(groups) if table.types else [])

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from riprap.operators.columns import ALL_VALID, TextColumn
+from riprap.operators.columns import ALL_VALID, WordColumn
 from riprap.operators.contract import Digest, Operator, OperatorState, Setting, check_chain
 from riprap.operators.groups import GroupTable
 from riprap.operators.kernels.hashing import hash_words
@@ -50,8 +50,8 @@ class WindowedOperator(Operator):
         self._fresh()
 
     def use_steps(self, size: int) -> None:
-        """From now on a step maintains the windows, which are empty. `size`: the fewest places of
-        a group's ring; 0: rings grow.
+        """From now on a step maintains the windows, which are empty. `size`: the fewest places of a group's
+        ring; 0: rings grow.
         """
         self.ring, self.new_groups = 1 << (size - 1).bit_length() if size else 0, 0
         self._start_over()
@@ -215,12 +215,12 @@ class WindowedOperator(Operator):
         """The group of each row of a port; -1: no group."""
         raise NotImplementedError
 
-    def words_of(self, port: int, batch: pa.RecordBatch) -> dict[str, TextColumn]:
+    def words_of(self, port: int, batch: pa.RecordBatch) -> dict[str, WordColumn]:
         """The columns that are stored for rows of a port."""
         raise NotImplementedError
 
     def insert_past(
-        self, port: int, words: Mapping[str, TextColumn], groups: np.ndarray, ts: np.ndarray, number: np.ndarray
+        self, port: int, words: Mapping[str, WordColumn], groups: np.ndarray, ts: np.ndarray, number: np.ndarray
     ) -> None:
         """Insert rows into windows and emit nothing; `number`: the rows' numbers on the port."""
         raise NotImplementedError
