@@ -185,7 +185,7 @@ class Records:
         """Choose T, H and M again."""
         assert self._goal is not None
         tracker = recorder.tracker
-        tracker.look()
+        tracker.collect()
         seen = (tracker.now, int(tracker.rows.sum()))
         if self._seen[0]:
             self._goal.worked(seen[0] - self._seen[0], seen[1] - self._seen[1], self._worked)
