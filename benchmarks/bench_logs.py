@@ -20,7 +20,7 @@ from benchmarks.harness import Result, at_most, reported
 from riprap.protocols.events import Durable
 from riprap.runtime.element.output_channels import HoldingOutput
 from riprap.testing.simulated import START
-from riprap.testing.simulated_life import Life
+from riprap.testing.simulated_incarnation import Life
 from riprap.testing.timed_simulation import TimedSimulation
 from riprap_papers.compare.costs import costs_of
 from riprap_papers.compare.grid import ComparedCase, cases
@@ -53,15 +53,15 @@ class LogInCheckpoint(TimedSimulation):
 
     def took(self, life: Life, durable: Durable, size: int) -> None:
         logged = size + sum(
-            _logged(way, self.kept) for way in life.element._outputs.channels.values() if isinstance(way, HoldingOutput)
+            _logged(output, self.kept) for output in life.element._outputs.channels.values() if isinstance(output, HoldingOutput)
         )
         self.largest = max(self.largest, int(logged * self._slower))
         self._work_for(life, self._costs.sync + logged * self._slower * self._costs.write)
         super().took(life, durable, logged)
 
 
-def _logged(way: HoldingOutput, kept: Kept) -> int:
-    held, number = way._held, way.sender.number
+def _logged(output: HoldingOutput, kept: Kept) -> int:
+    held, number = output._held, output.sender.number
     rows = number - held.first(number)
     return held._bytes if kept == "cut back" or not rows else held._bytes * number // rows
 

@@ -68,7 +68,7 @@ def test_new_shards_are_numbered_on():
 
 
 def test_what_cannot_be_is_refused_in_a_sentence():
-    with pytest.raises(UsageError, match="had Op in 2 shards and would have it in 3: each shard comes back from its"):
+    with pytest.raises(UsageError, match="had Op in 2 shards and would have it in 3: each shard recovers from its"):
         changed(graph(checkpoint(every="1s")), 2, 3)
     with pytest.raises(UsageError, match="and Marked→Op carries punctuations, which every shard passes on"):
         changed(graph(marked=True), 2, 3)

@@ -145,7 +145,7 @@ def test_a_producer_that_repeats_itself(tmp_path_factory, items, lives, data):
 def test_a_hole_is_refused(tmp_path):
     sender = LogSender(tmp_path / "log", CHANNEL, SCHEMA, 0)
     sender.append(Message(MessageKind.ROWS, 0, 0, batch_of(0, 3)))
-    with pytest.raises(DataError, match="ends before item 3 and its producer goes on at 4"):
+    with pytest.raises(DataError, match="ends before item 3 and its producer resumes at 4"):
         sender.append(Message(MessageKind.ROWS, 0, 4, batch_of(4, 5)))
     sender.close()
 

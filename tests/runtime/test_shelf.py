@@ -1,4 +1,4 @@
-"""What is kept while a consumer is down: the way and its shelf against lists, then real processes and `kill -9`."""
+"""What is kept while a consumer is down: the output channel and its shelf against lists, then real processes and `kill -9`."""
 
 import os
 import signal
@@ -104,23 +104,23 @@ class Channel:
     def begin(self) -> None:
         self.epoch += 1
         self.host = Host(self.make(self.epoch), self.writes)
-        outlet = SendingEnd("while-down", self.number, guarded=True)
-        self.way = WhileDownOutput(CHANNEL, self.epoch, outlet, Record(), self.host, self.limit)
-        self.way.shape, self.way.share = SHAPE, self.share
+        sender = SendingEnd("while-down", self.number, guarded=True)
+        self.output = WhileDownOutput(CHANNEL, self.epoch, sender, Record(), self.host, self.limit)
+        self.output.shape, self.output.share = SHAPE, self.share
         self.up = None
 
     def do(self, event: str) -> None:
         if event == "give":
             before = len(self.writes)
-            self.way.emit([rows(self.way.sender.numbered(ROWS))])
+            self.output.emit([rows(self.output.sender.numbered(ROWS))])
             if self.up is not False:
                 self.risked |= set(range(self.number, self.number + ROWS))
-            assert self.up is not None or self.way.sender.up is None
-            if self.up and not self.way._shelving:
+            assert self.up is not None or self.output.sender.up is None
+            if self.up and not self.output._shelving:
                 assert len(self.writes) == before, "written while the consumer is there"
             self.number += ROWS
         elif event == "flush":
-            self.way.flush()
+            self.output.flush()
         elif event == "take" and self.host.wire:
             message, after = self.host.wire.pop(0)
             fresh = [n for n in message.batch.column("x").values.tolist() if n >= self.taken] if message.batch else []
@@ -129,14 +129,14 @@ class Channel:
             self.taken = max(self.taken, message.number + message.items)
         elif event == "acknowledge" and self.up:
             self.acknowledged = self.taken
-            self.way.acknowledged(self.taken)
+            self.output.acknowledged(self.taken)
         elif event == "down" and self.up is not False:
             self.host.wire.clear()
-            self.way.consumer_down()
+            self.output.consumer_down()
             self.up = False
         elif event == "up" and not self.up:
             self.host.wire.clear()
-            self.way.consumer_up(self.taken, Delivered())
+            self.output.consumer_up(self.taken, Delivered())
             self.up = True
         elif event == "producer":
             self.host.wire.clear()
@@ -187,7 +187,7 @@ def test_only_what_a_producer_took_with_it_is_lost(schedule, limit):
 def test_of_a_share_some_are_left_out_and_counted(schedule, share):
     schedule = [event for event in schedule if event != "producer"]
     channel = play(schedule, memory(), 500, share)
-    assert channel.number - len(channel.had) == channel.way.record.discarded
+    assert channel.number - len(channel.had) == channel.output.record.discarded
 
 
 @given(schedules)

@@ -79,13 +79,13 @@ def watched(monkeypatch) -> None:
     newest: WeakKeyDictionary[Element, dict[ChannelId, int]] = WeakKeyDictionary()
     deliver = Element._deliver
 
-    def delivering(element, way, message, skip, position):
-        if way.receiver.retention == "remember" and message.items > skip:
+    def delivering(element, input_, message, skip, position):
+        if input_.receiver.retention == "remember" and message.items > skip:
             terms = newest.setdefault(element, {})
-            last = terms.get(way.channel, 0)
-            assert message.epoch >= last, f"{way.channel}: term {message.epoch} after {last}"
-            terms[way.channel] = message.epoch
-        deliver(element, way, message, skip, position)
+            last = terms.get(input_.id, 0)
+            assert message.epoch >= last, f"{input_.id}: term {message.epoch} after {last}"
+            terms[input_.id] = message.epoch
+        deliver(element, input_, message, skip, position)
 
     monkeypatch.setattr(Element, "_deliver", delivering)
 

@@ -1,19 +1,19 @@
-"""Replay channels: the producer appends to a persistent stream, the consumer follows it.
+"""Logged channels: the producer appends to a persistent stream, the consumer follows it.
 
-An entry's sequence is the number of its last item, for progress and the end that of the item before. So numbers follow
-from headers, a restarted producer repeats itself without harm, and a consumer begins at the position of its checkpoint
-and knows the number there. Positions count rows: a consumer that begins at one sees the marks at it again, and their
-numbers say so.
+An entry's sequence is the number of its last item; for a watermark or the end, that of the item before. So numbers
+follow from headers, a restarted producer may repeat itself, and a consumer starts at the position of its checkpoint and
+knows the number there. Positions count rows: a consumer that starts at one sees the marks there again, and recognises
+them by their numbers.
 
-Survives the death of any process. What a crash of the machine costs is the stability of the log:
+A log survives the death of any process. What a machine crash costs depends on its stability:
 
-    async   its last second; a producer whose checkpoint is ahead of its log is then told to start afresh
-    group   nothing that anybody has read: consumers get an item when it is synced, many with one sync, and the producer
-            goes on meanwhile
-    fsync   nothing that its producer has gone on from: it waits for the sync of each message
+    async   its last second; a producer whose checkpoint is ahead of its log then has to start from scratch
+    group   nothing that was read: consumers get an item when it is synced, many with one sync, and the producer
+            continues meanwhile
+    fsync   nothing: the producer waits for the sync of each message
 
-Whoever comes first, producer or consumer, creates the stream. The consumer registers the position of its oldest
-checkpoint as reader; the producer trims what no reader needs, now and then.
+The producer or the consumer creates the stream, whichever opens it first. The consumer registers the position of its
+oldest checkpoint as reader; the producer periodically trims what no reader needs.
 """
 
 import re
@@ -41,7 +41,7 @@ from riprap.streams.description import is_stream
 from riprap.streams.stream_files import LocalFiles
 from riprap.streams.writer import Appended
 
-_TRIM_EVERY = 1.0  # seconds. What is trimmed soon is soon written over (`streams/spares.py`)
+_TRIM_EVERY = 1.0  # seconds. Files trimmed early are reused early (`streams/spares.py`)
 _OWN = "own-records"  # the name under which a producer reads its own log
 _KINDS = {
     "punctuation": MessageKind.PUNCTUATION,
@@ -53,7 +53,7 @@ _STORED: dict[Stability, StreamStability] = {"async": "async", "group": "fsync",
 
 
 class LogSink(Protocol):
-    """Where a follower puts what it read: blocks while there is no room; False: nobody takes it any more."""
+    """Receives what a follower has read: blocks while there is no room; False: the consumer has stopped."""
 
     def __call__(self, channel: ChannelId, message: Message, position: int) -> bool: ...
 
@@ -61,13 +61,13 @@ class LogSink(Protocol):
 def open_log(
     path: Path, schema: pa.Schema, stability: Stability = "async", clock: Clock = SYSTEM_CLOCK
 ) -> PersistentStream:
-    """The stream of a channel, created if it is not there; both ends may come at once."""
+    """Open the stream of a channel, or create it; both ends may do so at once."""
     files = LocalFiles(path)
     own.make(path)
     with files.exclusive():
         if is_stream(files):
             return PersistentStream.open(files, clock=clock)
-        # Plain: each file and batch has to be readable by itself.
+        # Plain schema: each file and batch has to be readable by itself.
         # Unordered: after a gap an element may repeat keys. No memory: followers with marks read the file.
         return PersistentStream.create(
             files, plain_schema(schema), stability=_STORED[stability], ordered=False, memory_bytes=0, clock=clock
@@ -89,10 +89,10 @@ class LogSender:
         holes: bool = False,
         beside: bool = False,
     ) -> None:
-        """An older epoch than one that has written is refused (`Fenced`); an older one that still writes is fenced.
+        """An epoch older than the newest writer's is refused (`Fenced`); an older writer is fenced.
 
-        `holes`: items may be left out; else that is an error. `beside`: messages may be written a little later,
-        for producers that make again what a log does not have when they come back.
+        `holes`: items may be skipped; else that is an error. `beside`: messages may be written a little later, for
+        producers that recompute what the log lacks when they restart.
         """
         self._holes = holes
         self._channel = channel
@@ -100,15 +100,15 @@ class LogSender:
         self._stream = open_log(path, schema, stability, clock)
         self._schema = self._stream.schema
         self._writer = self._stream.writer(producer=str(channel), epoch=epoch, beside=beside)
-        self._watermark = START_KEY  # told in this life
+        self._watermark = START_KEY  # announced in this incarnation
         self._waits = stability == "fsync"  # for every message
         self._trimmed_at = clock.monotonic()
-        self._recorded: deque[Future[Appended]] = deque()  # appends with records that are not known to be stable
+        self._recorded: deque[Future[Appended]] = deque()  # appends with records, not known to be stable
         self._stable_records = 0
 
     @property
     def next(self) -> int:
-        """Number of the first item that the log does not have."""
+        """The number after the last item in the log."""
         return self._writer.last_sequence + 1
 
     @property
@@ -118,26 +118,25 @@ class LogSender:
 
     @property
     def written(self) -> int:
-        """Bytes, by this sender."""
+        """Bytes written by this sender."""
         return self._writer.appended_bytes
 
     def append(self, message: Message, record: bytes = b"") -> None:
-        """Append what is new in a message. Blocks while too much waits to be written; raises what went wrong.
+        """Append the new items of a message. Blocks while too much waits to be written; raises write errors.
 
-        A record goes with the rows, in the same append; where none is new, behind the message.
+        A record goes into the same append as the rows; if no row is new, after the message.
         """
         repeated = self.next - message.number
         if repeated < 0 and self._holes:
             repeated = 0
         if repeated < 0:
             raise DataError(
-                f"the log of channel {self._channel} ends before item {self.next} and its producer goes on at "
+                f"the log of channel {self._channel} ends before item {self.next} and its producer resumes at "
                 f"{message.number}: the machine crashed and lost its end; run again from the start, "
                 "or with --stability group"
             )
-        told = message.watermark
         if message.batch is not None and repeated < message.items:
-            key = self._new(told)
+            key = self._news(message.watermark)
             batch = plain(message.batch.slice(repeated).batch(), self._schema)
             last = message.number + message.items - 1
             future = self._writer.append(
@@ -155,7 +154,7 @@ class LogSender:
         elif message.kind is MessageKind.MARKER:
             self._writer.mark(None, kind="marker", payload=message.header)
         elif message.number + message.items == self.next:
-            key = self._new(told)
+            key = self._news(message.watermark)
             if key is not None:
                 self._writer.mark(key, kind="progress")
         if record:
@@ -170,12 +169,12 @@ class LogSender:
         self._recorded.append(self._writer.mark(None, kind="record", payload=record))
 
     def records(self) -> Iterator[bytes]:
-        """What was recorded, newest first."""
-        return (found.payload for found in self._stream.records_backwards())
+        """The records, newest first."""
+        return (record.payload for record in self._stream.records_backwards())
 
     @property
     def stable_records(self) -> int:
-        """How many records of this life are there for good."""
+        """How many records of this incarnation are stable."""
         while self._recorded and self._recorded[0].done():
             self._recorded.popleft().result()
             self._stable_records += 1
@@ -186,25 +185,25 @@ class LogSender:
         return self._writer.position
 
     def retain(self, row: int) -> None:
-        """Trimming is to leave what was recorded from this row on: the producer is a reader of its own log."""
+        """Protect records from this row on against trimming: the producer registers as a reader of its log."""
         self._stream.register_reader(_OWN, max(row - 1, 0))
 
-    def _new(self, watermark: OrderKey | None) -> OrderKey | None:
-        """The progress, if it was not told already; it then counts as told."""
+    def _news(self, watermark: OrderKey | None) -> OrderKey | None:
+        """The watermark, if it was not announced yet; it then counts as announced."""
         if watermark is None or watermark <= self._watermark:
             return None
         self._watermark = watermark
         return watermark
 
     def trim(self) -> None:
-        """Delete what the consumer has said it will never ask for again."""
+        """Delete what no reader needs any more."""
         self._trimmed_at = self._clock.monotonic()
         readers = self._stream.readers()
         if readers.keys() - {_OWN}:
             self._stream.trim(before_position=min(readers.values()), discard=self._writer.discard)
 
     def flush(self) -> None:
-        """Return when everything kept is in the log, as stability has it."""
+        """Return when everything appended is in the log, with its stability."""
         self._writer.flush()
 
     def close(self) -> None:
@@ -217,7 +216,7 @@ def reader_of(consumer: str) -> str:
 
 
 class LogFollower:
-    """The consumer's end of one channel: a thread that delivers from a position on until it is closed."""
+    """The consumer's end of one channel: a thread that reads from a position on until it is closed."""
 
     def __init__(
         self,
@@ -232,7 +231,7 @@ class LogFollower:
         stability: Stability = "async",
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`position` and `number` are of the consumer's checkpoint: where it goes on, and the item it expects."""
+        """`position` and `number` are of the consumer's checkpoint: where to resume, and the item expected there."""
         self.failure: BaseException | None = None  # what ended the thread early
         self._channel = channel
         self._deliver = deliver
@@ -242,27 +241,27 @@ class LogFollower:
         self._stream = open_log(path, schema, stability, clock)
         if self._reader not in self._stream.readers():
             self.released(position)
-        self._missed = self._stream.stable().position  # what was there before this life began ends here
+        self._backlog_end = self._stream.stable().position  # what was logged before the start ends here
         self._stop = Event()
         self._thread = Thread(target=self._run, name=f"riprap-log-{channel}", daemon=True)
         self._thread.start()
 
     def released(self, position: int) -> None:
-        """No checkpoint is left that begins before `position`."""
-        # Marks at a position may lie in the segment that ends there: one row less keeps it.
+        """No remaining checkpoint needs anything before `position`."""
+        # Marks at a position may lie in the segment that ends there: one row less retains it.
         self._stream.register_reader(self._reader, max(position - 1, 0))
 
     @property
     def behind(self) -> bool:
-        """Whether it is still delivering what was there before this life began."""
-        return self._position < self._missed
+        """Whether it still reads what was logged before this incarnation started."""
+        return self._position < self._backlog_end
 
     def stop(self) -> None:
-        """Bring nothing more; at most what is being delivered now."""
+        """Deliver nothing more, except what is being delivered now."""
         self._stop.set()
 
     def close(self) -> None:
-        """Stop. A `deliver` that waits for room has to be let go before."""
+        """Stop. A `deliver` that waits for room has to be released before."""
         self._stop.set()
         self._thread.join()
 
@@ -282,10 +281,10 @@ class LogFollower:
 def stored_messages(
     items: Iterable[StoredBatch | StoredMark], text: StoredText | None = None
 ) -> Iterator[tuple[Message, int]]:
-    """What a log has for its consumer, each with the position behind it. `text`: of one who goes on reading."""
+    """The messages of a log, each with the position behind it. `text`: of a reader that continues."""
     text = text or StoredText()
     for item in items:
-        if not isinstance(item, StoredMark) or item.kind in _KINDS:  # others are the producer's own
+        if not isinstance(item, StoredMark) or item.kind in _KINDS:  # other marks are for the producer
             yield _stored_message(item, text), item.next_position
 
 
@@ -306,7 +305,7 @@ def _stored_message(item: StoredBatch | StoredMark, text: StoredText) -> Message
 
 
 def plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of a stream's schema, in its order and types; those that are so already are not copied."""
+    """The columns of a stream's schema, in its order and types; columns of the right type are not copied."""
     columns = [batch.column(field.name) for field in schema]
     return pa.RecordBatch.from_arrays(
         [

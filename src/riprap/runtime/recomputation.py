@@ -1,16 +1,16 @@
-"""Recomputing what an element misses, beside it: its ancestors run once more, from what is on disk.
+"""Recomputes what an element misses, in its own process: its ancestors run again, from data on disk.
 
-When a channel that is recomputed goes on at a later item than its consumer expects (one of the two died, or their
-connection broke), the items between have to be worked out again. The *cone* of the missing channels is made of elements
-of all ancestors up to the nearest streams that are kept, logs and sources: each restored from the newest checkpoint
-whose outputs are not ahead of what is needed of it, and connected in memory. They are elements as in a run, under the
-same numbers, so what they give out is the same; they write nothing, and only what is missing leaves them.
+When a recomputed channel resumes at a later item than its consumer expects (one of the two died, or their connection
+broke), the items in between have to be recomputed. The *cone* of the missing channels consists of all ancestors up to
+the nearest persistent streams, which are logs and source inputs. Each ancestor is restored from the newest checkpoint
+whose outputs are not ahead of what is needed, and they are connected in memory. They are ordinary elements with the
+same numbers, so they emit the same items; they write nothing, and only the missing items leave the cone.
 
-One `bring` is some turns of each element of the cone; a host calls it in its loop, so that signs of life go on. The
-process that failed does all of it, and healthy ones nothing. What it costs is the sum of the work of the cone.
+One `bring` is some turns of each element of the cone; the host calls it in its loop, so heartbeats continue. The failed
+process does all the work, and healthy ones none. The cost is the sum of the work of the cone.
 
-Fault model: what it reads survives processes (`protocols/recompute.py` says who keeps it), and it has no effects. A
-crash in the middle of it begins it anew.
+Fault model: what it reads survives processes (`protocols/recompute.py` specifies what is retained), and it has no side
+effects. After a crash it starts again.
 """
 
 from collections import deque
@@ -37,31 +37,31 @@ _ROOM = 16  # messages between two elements of a cone
 
 
 class StoredHistory(Protocol):
-    """What survives processes, to be read."""
+    """Read access to data that survives processes."""
 
     def checkpoint(self, pe: str, fits: Callable[[Mapping[str, Any]], bool]) -> Loaded | None:
-        """The newest whole checkpoint of an element whose cut, as JSON, fits; None: there is none."""
+        """The newest checkpoint of a whole element whose cut, as JSON, fits; None: there is none."""
 
     def logged(self, channel: ChannelId, position: int) -> Callable[[], Arrival | None]:
-        """What is in the log of a channel, from a position on: each call gives what follows; None: not now."""
+        """A reader of the log of a channel, from a position on: each call returns the next message; None: not now."""
 
     def feed(self, pe: Pe, source: str, position: int) -> SourceFeed:
         """The input of a source."""
 
     def spill(self, channel: ChannelId) -> Spill:
-        """A place for what does not fit into memory."""
+        """Storage for what does not fit into memory."""
 
 
 class Recomputation:
-    """For the life of one element. `compiled`: its ancestors run as generated loops, as they do in a run.
+    """For one incarnation of an element. `compiled`: its ancestors run as generated loops, as in a run.
 
-    `at_once`: seconds of turns before others of the host's loop have theirs; with 0 one turn.
+    `at_once`: seconds of work in one `bring`; with 0 one turn.
     """
 
     def __init__(
         self,
         layout: Layout,
-        past: StoredHistory,
+        history: StoredHistory,
         clock: Clock,
         *,
         batch_rows: int,
@@ -70,31 +70,30 @@ class Recomputation:
         at_once: float = 0.0,
     ) -> None:
         idle = replace(layout.protocol, machine=Idle)  # nothing is captured
-        self._layout, self._past, self._clock = replace(layout, protocol=idle), past, clock
+        self._layout, self._history, self._clock = replace(layout, protocol=idle), history, clock
         self._batch_rows, self._held_bytes, self._compiled = batch_rows, held_bytes, compiled
         self._at_once = at_once
         self._cone: _Cone | None = None
 
     @property
     def moves(self) -> bool:
-        """Whether there is something to do at once: not if what was last tried waits for others."""
+        """Whether there is work to do now: not if the last turn waits for other elements."""
         return self._cone is None or self._cone.moved
 
     def bring(self, missing: Missing) -> list[Recomputed]:
-        """Do some of the work, and give what came of it. Nothing is missing: what is under way is forgotten.
+        """Do some of the work, and return the results. If nothing is missing, drop the cone.
 
-        Something may turn out to be missing on channels that are unheard of, too. So a cone is made for them from the
-        beginning, and keeps what it has of them until that is known: made again for another channel, it would do all
-        its work twice.
+        Items may turn out to be missing on silent channels too. So the cone includes them from the start, and retains
+        their items until that is known: a second cone for another channel would do all the work twice.
         """
         if not missing.holes:
             if not missing.silent:
                 self._cone = None
             return []
         if self._cone is None or not self._cone.reaches(missing):
-            wanted = {**missing.silent, **{channel: first for channel, (first, _) in missing.holes.items()}}
+            needed = {**missing.silent, **{channel: first for channel, (first, _) in missing.holes.items()}}
             self._cone = _Cone(
-                self._layout, self._past, self._clock, wanted, self._batch_rows, self._held_bytes, self._compiled
+                self._layout, self._history, self._clock, needed, self._batch_rows, self._held_bytes, self._compiled
             )
         return self._cone.turns(missing, self._at_once)
 
@@ -103,26 +102,26 @@ class _Cone:
     def __init__(
         self,
         layout: Layout,
-        past: StoredHistory,
+        history: StoredHistory,
         clock: Clock,
-        wanted: Mapping[ChannelId, int],
+        needed: Mapping[ChannelId, int],
         batch_rows: int,
         held_bytes: int,
         compiled: bool,
     ) -> None:
         self._clock = clock
         self.moved = True  # in the last turn
-        self._given = dict(wanted)  # next item of each
-        self._out: dict[ChannelId, deque[Message]] = {channel: deque() for channel in wanted}
+        self._next = dict(needed)  # by channel: the next item
+        self._out: dict[ChannelId, deque[Message]] = {channel: deque() for channel in needed}
         self._silent: Mapping[ChannelId, int] = {}
         self._shadows: dict[str, _Shadow] = {}
-        expected = dict(self._given)  # by channel: the item from which on it is needed
+        expected = dict(self._next)  # by channel: the first item needed
         for pe in reversed(layout.pes):
-            needed = {c: expected[c] for c in layout.outputs(pe) if c in expected}
-            if not needed:
+            own = {c: expected[c] for c in layout.outputs(pe) if c in expected}
+            if not own:
                 continue
-            loaded = past.checkpoint(pe.id, _gives(needed))
-            shadow = _Shadow(self, layout, pe, past, batch_rows)
+            loaded = history.checkpoint(pe.id, _emits(own))
+            shadow = _Shadow(self, layout, pe, history, batch_rows)
             shadow.element = Element(
                 layout,
                 pe,
@@ -145,46 +144,46 @@ class _Cone:
         self._order = list(reversed(self._shadows.values()))  # upstream first
         self._consumers = {c: self._shadows.get(layout.consumer(c)) for c in expected}
         for shadow in self._order:
-            shadow.begin()
+            shadow.start()
 
     def reaches(self, missing: Missing) -> bool:
-        """Whether what is missing is still to come of it."""
-        return all(self._given.get(channel, first + 1) <= first for channel, (first, _) in missing.holes.items())
+        """Whether the cone has not yet passed what is missing."""
+        return all(self._next.get(channel, first + 1) <= first for channel, (first, _) in missing.holes.items())
 
     def turns(self, missing: Missing, seconds: float) -> list[Recomputed]:
-        """Until all is brought, or so long, or as long as something moves; one at least."""
+        """Do turns, at least one, until everything is recomputed, the time is over, or nothing moves."""
         self._silent = missing.silent
-        until, found = self._clock.monotonic() + seconds, self._turn(missing)
+        until, recomputed = self._clock.monotonic() + seconds, self._turn(missing)
         while self.moved and self._clock.monotonic() < until and not self._done(missing):
-            found += self._turn(missing)
-        return found
+            recomputed += self._turn(missing)
+        return recomputed
 
     def _done(self, missing: Missing) -> bool:
-        return all(self._given[channel] >= last for channel, (_, last) in missing.holes.items())
+        return all(self._next[channel] >= last for channel, (_, last) in missing.holes.items())
 
     def _turn(self, missing: Missing) -> list[Recomputed]:
         moved = [shadow.turn() for shadow in self._order]
-        found = self._brought(missing)
-        self.moved = any(moved) or bool(found)
-        return found
+        recomputed = self._collect(missing)
+        self.moved = any(moved) or bool(recomputed)
+        return recomputed
 
-    def _brought(self, missing: Missing) -> list[Recomputed]:
-        found = []
+    def _collect(self, missing: Missing) -> list[Recomputed]:
+        recomputed = []
         for channel, waiting in self._out.items():
             _, last = missing.holes.get(channel, (0, 0))
             while waiting and channel not in missing.silent:
                 message = waiting.popleft()
-                self._given[channel] = message.number + message.items
+                self._next[channel] = message.number + message.items
                 part = _below(message, last)
                 if part is not None:
-                    found.append(Recomputed(channel, part))
-        return found
+                    recomputed.append(Recomputed(channel, part))
+        return recomputed
 
     def put(self, channel: ChannelId, message: Message) -> bool:
-        """From an element of the cone; False: there is no room now."""
+        """Accept a message of an element of the cone; False: no room now."""
         waiting = self._out.get(channel)
         if waiting is not None:
-            # What may be wanted later is as much as what is missing elsewhere: the cone stops when it has brought that.
+            # Silent channels need no bound: the cone stops when it has recomputed what is missing elsewhere.
             if len(waiting) >= _ROOM and channel not in self._silent:
                 return False
             waiting.append(message)
@@ -196,31 +195,31 @@ class _Cone:
 class _Shadow:
     """An element of a cone, and its host."""
 
-    def __init__(self, cone: _Cone, layout: Layout, pe: Pe, past: StoredHistory, rows: int) -> None:
+    def __init__(self, cone: _Cone, layout: Layout, pe: Pe, history: StoredHistory, rows: int) -> None:
         self.element: Element
-        self._cone, self._layout, self._pe, self._past = cone, layout, pe, past
-        self._rows = rows  # of a log that are read in one turn
+        self._cone, self._layout, self._pe, self._history = cone, layout, pe, history
+        self._rows = rows  # to read of a log in one turn
         self._inbox: deque[Arrival] = deque()
         self._logs: dict[ChannelId, Callable[[], Arrival | None]] = {}
         self._read_to: dict[ChannelId, tuple[int, int]] = {}  # position, and the number there
-        self._alone: frozenset[ChannelId] = frozenset()  # logs that meet nothing that is recomputed
+        self._alone: frozenset[ChannelId] = frozenset()  # logs that are not merged with recomputed channels
 
-    def begin(self) -> None:
+    def start(self) -> None:
         element = self.element
         layout, inputs = self._layout, self._layout.inputs(self._pe)
-        met = {layout.stream(channel).target for channel in inputs if layout.retention(channel) != "log"}
+        merged = {layout.stream(channel).target for channel in inputs if layout.retention(channel) != "log"}
         for channel in inputs:
             if layout.retention(channel) == "log":
                 self._read_to[channel] = element.replay_from(channel)
-        self._alone = frozenset(channel for channel in self._read_to if layout.stream(channel).target not in met)
-        outlets = [c for c in self._layout.outputs(self._pe) if self._layout.retention(c) != "log"]
-        element.handle([ConsumerUp(channel, 0, 0) for channel in outlets])
+        self._alone = frozenset(channel for channel in self._read_to if layout.stream(channel).target not in merged)
+        outputs = [c for c in self._layout.outputs(self._pe) if self._layout.retention(c) != "log"]
+        element.handle([ConsumerUp(channel, 0, 0) for channel in outputs])
 
     def turn(self) -> bool:
-        """What came from others of the cone; then a part of each log, or as much as lets it go on with the others.
+        """Process messages from the cone; then a part of each log, or as much as lets the merge proceed.
 
-        Whether anything came of it. Where a log meets what is recomputed, neither runs ahead of the other: what lies
-        beyond what is missing would be worked off in vain.
+        Returns whether anything moved. If a log is merged with recomputed channels, neither runs ahead of the other:
+        processing input beyond what is missing would be wasted.
         """
         events = list[Arrival]()
         if not self.element.unread:
@@ -244,7 +243,7 @@ class _Shadow:
     def _logged(self, channel: ChannelId) -> list[Arrival]:
         position, number = self._read_to[channel]
         if channel not in self._logs:
-            self._logs[channel] = self._past.logged(channel, position)
+            self._logs[channel] = self._history.logged(channel, position)
         following, arrivals, rows = self._logs[channel], list[Arrival](), 0
         while rows < self._rows:
             arrival = following()
@@ -255,7 +254,7 @@ class _Shadow:
         for arrival in arrivals:
             if arrival.message.items and arrival.message.number > number:
                 raise DataError(
-                    f"{self._pe.id} cannot be recomputed: the log of channel {channel} begins at item "
+                    f"{self._pe.id} cannot be recomputed: the log of channel {channel} starts at item "
                     f"{arrival.message.number}, and {number} is needed; its checkpoints are damaged, or were deleted"
                 )
             number = max(number, arrival.message.number + arrival.message.items)
@@ -263,15 +262,15 @@ class _Shadow:
         return arrivals
 
     def feed(self, source: str, position: int) -> SourceFeed:
-        return self._past.feed(self._pe, source, position)
+        return self._history.feed(self._pe, source, position)
 
-    # Effects: none but to the cone.
+    # Effects go only to the cone.
 
     def open(self, channel: ChannelId, epoch: int) -> None:
-        """Groups fail over and are not recomputed."""
+        """HA groups are not recomputed."""
 
     def shut(self, channel: ChannelId) -> None:
-        """The same."""
+        """HA groups are not recomputed."""
 
     def send(self, channel: ChannelId, message: Message, after: int | None = None) -> bool:
         return self._cone.put(channel, message)
@@ -316,10 +315,10 @@ class _Shadow:
         pass
 
     def spill(self, channel: ChannelId) -> Spill:
-        return self._past.spill(channel)
+        return self._history.spill(channel)
 
     def shelf(self, channel: ChannelId) -> Shelf:
-        raise AssertionError("streams that are recomputed are not retained")
+        raise AssertionError("recomputed streams are not retained")
 
     def checkpoint_durable(self, durable: Durable, size: int, taken: int) -> None:
         pass
@@ -328,8 +327,8 @@ class _Shadow:
         pass
 
 
-def _gives(needed: Mapping[ChannelId, int]) -> Callable[[Mapping[str, Any]], bool]:
-    """Whether an element that goes back to a cut gives out again what is needed of it."""
+def _emits(needed: Mapping[ChannelId, int]) -> Callable[[Mapping[str, Any]], bool]:
+    """Tells whether an element that rolls back to a cut emits the needed items again."""
 
     def fits(positions: Mapping[str, Any]) -> bool:
         sent = Cut.from_json(positions).sent
@@ -339,7 +338,7 @@ def _gives(needed: Mapping[ChannelId, int]) -> Callable[[Mapping[str, Any]], boo
 
 
 def _below(message: Message, last: int) -> Message | None:
-    """What of it comes before an item: the sources may have stopped there, and its progress be beyond it."""
+    """Its items before number `last`: the sources may have stopped there, and its watermark be beyond."""
     if message.number >= last:
         return None
     if message.batch is None or message.number + message.items <= last:
