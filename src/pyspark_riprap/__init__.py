@@ -1,4 +1,4 @@
-"""PySpark finds the format `riprap` by this package's name."""
+"""PySpark finds the data source `riprap` by the name of this package."""
 
 from riprap.spark.source import StreamSource as DefaultSource
 

@@ -65,5 +65,5 @@ def test_nothing_came_out_or_should_have():
 
 
 def test_what_cannot_score_is_told():
-    with pytest.raises(UsageError, match="is no sink of two"):
+    with pytest.raises(UsageError, match="is not a sink of two"):
         score_functions(two_sinks(), {"Trade": "count(*)"})

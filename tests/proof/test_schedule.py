@@ -60,7 +60,7 @@ def test_too_short_for_a_fault():
 
 @pytest.mark.parametrize("every", [0.0, 0.5, -1.0, float("nan")])
 def test_too_close_together(every):
-    with pytest.raises(UsageError, match="faults need 1s or more"):
+    with pytest.raises(UsageError, match="write 1s or more"):
         draw(CHOICES, 60.0, 1, every=every)
 
 
@@ -99,7 +99,7 @@ def test_a_file():
         ('[[faults]]\nat = "5s"\nkind = "several"\ntargets = ["Sink", "Sink"]', "needs two targets or more"),
         ('[[faults]]\nat = "5s"\nkind = "group"\ntargets = ["Sink"]', "Sink is in no HA group"),
         ('[[faults]]\nat = "61s"\nkind = "driver"', "fault 1: at = 61s, and the run lasts 1"),
-        ('[[faults]]\nat = "5s"\nkind = "slow"\ntargets = ["Sink"]\nshare = nan', "not a number"),
+        ('[[faults]]\nat = "5s"\nkind = "slow"\ntargets = ["Sink"]\nshare = nan', "not a finite number"),
         (f"faults = {'[' * 5_000}", "not TOML"),
         (f"faults = {'9' * 5_000}", "not TOML: Exceeds the limit"),
     ],

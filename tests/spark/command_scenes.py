@@ -192,6 +192,6 @@ def a_killed_jvm_ends_the_run_with_a_sentence(place):
     with supplied(supply, running):
         code, _, err = command(BARGAINS, "--input", f"stream:{supply.path}", "--follow", "--out", place / "run")
     assert code == 3, err
-    sentence = "its JVM has died, killed by somebody or for want of memory; go on with: riprap run --resume"
+    sentence = "its JVM has died: it was killed, or ran out of memory; continue with: riprap run --resume"
     assert sentence in " ".join(err.split()), err
     assert "src/riprap" not in err, err  # no traceback of ours; what scenes before it left in Spark may have its own

@@ -152,7 +152,7 @@ def test_batches_are_written_and_schemas_are_checked(spark, past, tmp_path):
     assert stored(Path(target)) == list(range(2000))
     with pytest.raises(Exception, match="_seq is missing"):
         frame.drop("_seq").write.format("riprap").mode("append").save(target)
-    with pytest.raises(Exception, match="only ever appended to"):
+    with pytest.raises(Exception, match="a stream is append-only"):
         frame.write.format("riprap").mode("overwrite").save(target)
 
 
@@ -187,7 +187,7 @@ def test_what_a_user_did_wrong_comes_as_a_sentence_without_a_traceback(spark, pa
     frame = spark.read.format("riprap").load(str(past))
     wrong = {
         "there is no stream at": lambda: spark.read.format("riprap").load(str(tmp_path / "none")).collect(),
-        "only ever appended to": lambda: frame.write.format("riprap").mode("overwrite").save(str(tmp_path / "t")),
+        "a stream is append-only": lambda: frame.write.format("riprap").mode("overwrite").save(str(tmp_path / "t")),
     }
     for words, action in wrong.items():
         with pytest.raises(Exception, match=words) as caught:

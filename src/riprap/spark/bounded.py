@@ -1,13 +1,12 @@
-"""The bounded run: an app over DataFrames or files, as a Spark job; a DataFrame out for each sink.
+"""The bounded run: an app over DataFrames or files as a Spark job, with a DataFrame for each sink.
 
-The app is divided by key where the graph allows it (`riprap.graph.partitioning`): every task runs the whole app for its
-share of the keys, in the engine, and the outputs together are those of the whole app. Where the graph does not allow
-it, one task runs it.
+The app is partitioned by key if the graph allows it (`riprap.graph.partitioning`): every task runs the whole app in the
+engine for its share of the keys, and the union of the outputs is that of the whole app. Otherwise one task runs it.
 
-From DataFrames, Spark brings each key's tuples to their task, in order. From files, every task reads them itself, with
-pyarrow, and keeps its keys: reading twice is cheaper than a shuffle for as many tasks as one machine has. An app that
-is compiled loops from end to end takes less time than reading its files does, and a second reader would save nothing:
-one task runs it, unless the caller says otherwise. DataFrame API only: it runs over Spark Connect too.
+From DataFrames, Spark shuffles and sorts each key's tuples. From files, every task reads them with pyarrow and filters
+its keys: for the tasks of one machine, reading twice is cheaper than a shuffle. A fully compiled app takes less time
+than reading its files, so a second reader would save nothing: one task runs it by default. DataFrame API only: it also
+runs over Spark Connect.
 """
 
 import gc
@@ -41,7 +40,7 @@ from riprap.spark.modules import for_worker
 from riprap.spark.session import session
 
 Input: TypeAlias = DataFrame | str | os.PathLike[str]
-_SOURCE = "_source"  # which source a row of the united input belongs to
+_SOURCE = "_source"  # the number of a row's source in the united input
 
 
 def run_bounded(
@@ -53,25 +52,25 @@ def run_bounded(
 ) -> dict[str, DataFrame]:
     """A DataFrame for each sink. Nothing runs until one of them is used.
 
-    `inputs` has a DataFrame or a path (Parquet or Arrow) for each source; just that where there is one source. A
+    `inputs` has a DataFrame or a path (Parquet or Arrow) by source; with a single source, it may be just that. A
     DataFrame needs `_ts` (or the source's time column) and `_seq`. `partitions` defaults to the number of task slots;
     for an app of compiled loops over files, to one.
     """
     spark = session(spark)
     if not graph.sinks:
-        raise UsageError(f"app {graph.name} has no sink, so there is nothing to give out; add stream.sink(name)")
+        raise UsageError(f"app {graph.name} has no sink, so it has no output; add stream.sink(name)")
     by_source = _by_source(graph, inputs)
-    files = not any(isinstance(given, DataFrame) for given in by_source.values())
+    files = not any(isinstance(input_, DataFrame) for input_ in by_source.values())
     count = _partitions(spark, graph, partitions, files=files)
     return {sink.name: _of_sink(spark, graph, sink.name, by_source, count) for sink in graph.sinks}
 
 
 @dataclass(frozen=True)
 class SinkTotals:
-    """What came out at a sink."""
+    """The totals of a sink's output."""
 
     rows: int
-    sums: Mapping[str, float]  # of its numeric columns; none if there were no rows
+    sums: Mapping[str, float]  # of its numeric columns; empty without rows
 
 
 def write_bounded(
@@ -82,19 +81,19 @@ def write_bounded(
     spark: SparkSession | None = None,
     partitions: int | None = None,
 ) -> dict[str, SinkTotals]:
-    """Run an app over files in one job, whatever its sinks are; each task writes `out/SINK/part-NUMBER.parquet`.
+    """Run an app over files in one job for all sinks; each task writes `out/SINK/part-NUMBER.parquet`.
 
-    A task that is tried again replaces its files. Without `out` the rows are only counted.
+    A retried task replaces its files. Without `out` the rows are only counted.
     """
     spark = session(spark)
-    given = {name: os.path.abspath(os.fspath(path)) for name, path in paths.items()}
-    _by_source(graph, given)
+    absolute = {name: os.path.abspath(os.fspath(path)) for name, path in paths.items()}
+    _by_source(graph, absolute)
     count = _partitions(spark, graph, partitions, files=True)
     jobs = {sink.name: _Job(graph, sink.name, count) for sink in graph.sinks}
     place = None if out is None else os.path.abspath(os.fspath(out))
     found = (
         spark.range(0, count, 1, count)
-        .mapInArrow(for_worker(partial(_write_files, jobs, given, place)), _TOTALS)
+        .mapInArrow(for_worker(partial(_write_files, jobs, absolute, place)), _TOTALS)
         .collect()
     )
     totals: dict[str, SinkTotals] = {}
@@ -132,45 +131,47 @@ def _partitions(spark: SparkSession, graph: Graph, wanted: int | None, *, files:
 
 
 def _all_loops(graph: Graph) -> bool:
-    """Whether an app takes less time than to read what it is given: all of it, but for sinks, is compiled."""
+    """Whether an app takes less time than reading its input: all of it except sinks is compiled."""
     alone = [piece.operators for piece in Engine(graph).pieces if not piece.compiled]
     return all(isinstance(graph[name], Sink) for operators in alone for name in operators)
 
 
 def task_slots(spark: SparkSession) -> int:
-    """How many tasks run at once; 2 where the session does not tell (Spark Connect)."""
+    """How many tasks run at once; 2 if the session does not expose it (Spark Connect)."""
     try:
         return int(spark.sparkContext.defaultParallelism)
-    except Exception:  # Connect has no context, and says so with errors of its own
+    except Exception:  # Connect has no context and raises its own errors
         return 2
 
 
 def _of_sink(spark: SparkSession, graph: Graph, sink: str, inputs: Mapping[str, Input], count: int) -> DataFrame:
     job = _Job(graph.leading_to(sink), sink, count)
     own = {source.name: inputs[source.name] for source in job.graph.sources}
-    if any(isinstance(given, DataFrame) for given in own.values()):
-        frames = {name: given if isinstance(given, DataFrame) else _read(spark, given) for name, given in own.items()}
+    if any(isinstance(input_, DataFrame) for input_ in own.values()):
+        frames = {
+            name: input_ if isinstance(input_, DataFrame) else _read(spark, input_) for name, input_ in own.items()
+        }
         return _united(job, frames).mapInArrow(for_worker(partial(_run_united, job)), job.spark_schema)
-    paths = {name: os.path.abspath(os.fspath(given)) for name, given in own.items()}  # type: ignore[arg-type]
+    paths = {name: os.path.abspath(os.fspath(path)) for name, path in own.items()}  # type: ignore[arg-type]
     for path in paths.values():
-        file_schema(path)  # a file that is not there is told here, not by a task
+        file_schema(path)  # report a missing file here, not in a task
     return spark.range(0, count, 1, count).mapInArrow(for_worker(partial(_run_files, job, paths)), job.spark_schema)
 
 
-# What tasks run -----------------------------------------------------------------------------------------------------
+# Tasks --------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Job:
-    """What every task of a run has to know."""
+    """The description of a run for every task."""
 
-    graph: Graph  # what leads to the sink
+    graph: Graph  # the part upstream of the sink
     sink: str
     partitions: int
 
     @property
     def schema(self) -> pa.Schema:
-        """The sink's rows at the border to Spark, which has no unsigned numbers and no dictionaries."""
+        """The sink's schema in Spark's types, which have no unsigned numbers and no dictionaries."""
         stream = self.graph.inputs(self.sink)[0]
         wider = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()}
         physical = self.graph.physical(stream.source, stream.source_port)
@@ -202,7 +203,7 @@ class _Job:
 
 @cache
 def keep_loaded() -> None:
-    """Spark looks for garbage after every task, which takes 75 ms of a core while what is loaded is looked at too."""
+    """Exclude loaded modules from Spark's garbage collection after every task, which would take 75 ms of a core."""
     gc.freeze()
 
 
@@ -227,7 +228,7 @@ def _file_inputs(job: _Job, paths: Mapping[str, str], index: int) -> dict[str, I
 def _share(
     batches: Iterable[pa.RecordBatch], source: Source, keys: tuple[str, ...] | None, index: int, count: int
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one partition: by the hash of the key, or turn by turn where any division will do."""
+    """The rows of one partition: by the hash of the key, or round-robin if any partitioning will do."""
     if count == 1:
         yield from batches
         return
@@ -253,18 +254,18 @@ def _write_files(
     for batch in ids:
         for index in batch.column(0).to_pylist():
             job = next(iter(jobs.values()))
-            sinks = {name: _SinkFile(each.schema, out, name, index) for name, each in jobs.items()}
+            sinks = {name: _SinkFile(sink_job.schema, out, name, index) for name, sink_job in jobs.items()}
             for output in Engine(job.graph).run(_file_inputs(job, paths, index)):
                 for rows in jobs[output.name].outputs((output,)):
                     sinks[output.name].write(rows)
-            told = [(name, index, sink.rows, json.dumps(sink.close())) for name, sink in sinks.items()]
-            columns = [pa.array(column) for column in zip(*told, strict=True)]
+            totals = [(name, index, sink.rows, json.dumps(sink.close())) for name, sink in sinks.items()]
+            columns = [pa.array(column) for column in zip(*totals, strict=True)]
             columns[1] = columns[1].cast(pa.int32())
             yield pa.RecordBatch.from_arrays(columns, names=["sink", "part", "rows", "sums"])
 
 
 class _SinkFile:
-    """What one task gives out at one sink: counted, summed, and in a file that appears when it is whole."""
+    """The output of one task at one sink: counted, summed, and in a file that appears when it is complete."""
 
     def __init__(self, schema: pa.Schema, out: str | None, sink: str, part: int) -> None:
         self.rows = 0
@@ -343,7 +344,7 @@ def _united(job: _Job, frames: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def _run_united(job: _Job, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of all sources come in the order of their keys: each batch moves every source forward."""
+    """Rows of all sources arrive in the order of their keys: each batch advances every source."""
     engine = Engine(job.graph)
     sources = job.graph.sources
     feeds = [_Feed(source, job.read_columns(source.name)) for source in sources]
@@ -363,7 +364,7 @@ def _run_united(job: _Job, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.Record
 
 
 class _Feed:
-    """Turns a source's rows of the united input into what the source is given."""
+    """Converts a source's rows of the united input into the source's input batches."""
 
     def __init__(self, source: Source, columns: list[str]) -> None:
         self._keyer = Keyer(source, columns)  # Spark has sorted the rows: none is late

@@ -1,13 +1,13 @@
 """Campaigns on Spark: the work of `riprap.faults.work`, mapped over a cluster in waves.
 
 A wave is one job of a few tasks per slot (a task alone costs 35 to 60 ms); its rows are committed as Parquet before
-the next one begins. A campaign that was interrupted, in whatever way, goes on after the last wave that was committed:
-it is sealed (`riprap.faults.sealed`). The DataFrame API alone is used, so it runs over Connect too; driver and
-executors have to see the same files.
+the next one starts. An interrupted campaign continues after the last committed wave, which is sealed
+(`riprap.faults.sealed`). DataFrame API only, so it also runs over Connect. Driver and executors must see the same
+files.
 
-All but `campaign.json` follows from the inputs: what was damaged is noticed and made again.
+Everything except `campaign.json` follows from the inputs: damaged files are detected and computed again.
 
-    DIR/campaign.json      what the campaign is: a hash of app and settings, digests of the inputs, settings in words
+    DIR/campaign.json      the identity: a hash of app and settings, digests of the inputs, settings in words
     DIR/recorded/          the recorded stream
     DIR/shared/            golden runs and profiles, mapped by all tasks (`riprap.faults.store`)
     DIR/waves/NAME/        Parquet: profile, prepare, trials-000 …, golden
@@ -47,15 +47,15 @@ from riprap.spark.job_progress import with_progress
 from riprap.spark.modules import for_worker
 from riprap.spark.session import session
 
-Tell = Callable[[str, int, int], None]  # what is being done, tasks done, tasks in all
+Tell = Callable[[str, int, int], None]  # the wave, tasks done, tasks in total
 Warn = Callable[[str], None]
-_PER_SLOT = 8  # tasks of a wave for each slot, so that a long one does not keep the others waiting
+_PER_SLOT = 8  # tasks of a wave per slot, so that a long one does not leave the other slots idle
 _PREPARED = pa.schema([("what", pa.string())])
 
 
 @dataclass(frozen=True)
 class CampaignResult:
-    """The tables of a campaign, and how it was obtained."""
+    """The tables of a campaign, and how they were obtained."""
 
     settings: CampaignSettings  # with the targets that were assessed
     unassessable: Mapping[str, str]  # targets that no fault can be injected into, and why
@@ -63,7 +63,7 @@ class CampaignResult:
     golden: pa.Table  # work.GOLDEN
     tuples: int  # of the recorded stream
     path: Path
-    resumed: int  # waves that were found complete
+    resumed: int  # waves that were complete before
     waves: int
     seconds: float  # in this call
     divided: bool  # whether trials ran key by key
@@ -82,16 +82,16 @@ def run_campaign(
     warn: Warn | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> CampaignResult:
-    """Run a campaign, or what is left of it. `recorded` is a recording of the same input, if there is one; `functions`
-    are score functions of the user's own, by sink, which the texts of the settings describe.
+    """Run a campaign, or the rest of it. `recorded`: an existing recording of the same input. `functions`: the user's
+    own score functions, by sink, which the texts of the settings describe.
 
-    Targets that no fault can be injected into are found by one run of the app, `warn`ed of before anything else is
-    done, and left out.
+    One run of the app finds the targets that no fault can be injected into; they are reported with `warn` before
+    anything else is done, and left out.
     """
     begun = clock.monotonic()
     path = files.real(path)
     for file in inputs.values():
-        file_schema(file)  # a file that is not there, or is none, is told before anything is made
+        file_schema(file)  # report a missing or invalid file before anything is written
     with owned(path, "campaign"):
         return _run(graph, settings, inputs, path, functions or {}, recorded, session(spark), tell, warn, clock, begun)
 
@@ -108,16 +108,16 @@ def _run(
     recording = load(graph, recorded)
     check_settings(settings, recording.tuples)
     files.make(path / "shared")
-    if recording.tuples > ROWS:  # tasks will want it
+    if recording.tuples > ROWS:  # so that tasks need not compile it
         golden_engine(graph, settings.jitter(0)).compile_first()
-    asked = work.CampaignJob(graph, settings, path / "shared", recorded, identity, functions)
+    requested = work.CampaignJob(graph, settings, path / "shared", recorded, identity, functions)
     campaign = _Campaign(spark, path / "waves", tell)
-    campaign.profile(asked)
-    chosen, unassessable = assessable(graph, recording, settings, asked.profiles)
+    campaign.profile(requested)
+    chosen, unassessable = assessable(graph, recording, settings, requested.profiles)
     for name, reason in unassessable.items():
         if warn is not None:
             warn(f"{name} cannot be assessed: {reason}")
-    job = replace(asked, settings=chosen, identity=f"{identity} without {sorted(unassessable)}")
+    job = replace(requested, settings=chosen, identity=f"{identity} without {sorted(unassessable)}")
     trials, golden = campaign.run(job)
     return CampaignResult(
         chosen,
@@ -134,7 +134,7 @@ def _run(
 
 
 def trials_frame(result: CampaignResult, spark: SparkSession | None = None) -> DataFrame:
-    """All trials as a DataFrame, without what only the summary needs."""
+    """All trials as a DataFrame, without the columns that only the summary needs."""
     frame = session(spark).read.parquet(*map(str, sorted((result.path / "waves").glob("trials-*"))))
     return frame.drop("affected")
 
@@ -148,15 +148,15 @@ def rows_frame(rows: pa.Table, spark: SparkSession | None = None) -> DataFrame:
     return session(spark).createDataFrame(rows.to_pylist(), from_arrow_schema(rows.schema))
 
 
-# Whose directory it is ------------------------------------------------------------------------------------------------
+# The identity of a directory ------------------------------------------------------------------------------------------
 
 
 def _claim(path: Path, graph: Graph, settings: CampaignSettings, inputs: Mapping[str, Path]) -> str:
-    """Make the directory this campaign's, or check that it is. Two campaigns that differ have different texts."""
+    """Claim the directory for this campaign, or check that it belongs to it. Different campaigns differ in text."""
     described = {"app": graph.name, "settings": json.loads(json.dumps(asdict(settings), default=str))}
     text = graph.fingerprint + json.dumps(described, sort_keys=True)
     identity = blake2b(text.encode(), digest_size=16).hexdigest()
-    digests = {name: content_digest(given) for name, given in inputs.items()}
+    digests = {name: content_digest(file) for name, file in inputs.items()}
     about = path / "campaign.json"
     if files.exists(about):
         try:
@@ -200,7 +200,7 @@ class _Campaign:
         self._wave("profile", partial_task(_profile, replace(job), None), 1, _PREPARED)
 
     def run(self, job: work.CampaignJob) -> tuple[pa.Table, pa.Table]:
-        settings, shipped = job.settings, replace(job)  # without anything that it has mapped here
+        settings, shipped = job.settings, replace(job)  # without anything mapped in this process
         preparations, todo = work.preparations(settings), list(units(settings))
         chunks = min(settings.golden, _PER_SLOT * self.slots)
         runs = [list(range(chunk, settings.golden, chunks)) for chunk in range(chunks)]
@@ -224,7 +224,7 @@ class _Campaign:
     ) -> pa.Table:
         self.waves += 1
         path = self.path / name
-        files.refuse_links(self.path)  # Spark and Arrow, who write and read it, follow them
+        files.refuse_links(self.path)  # Spark and Arrow would follow them
         if sound(path):
             self.resumed += 1
         else:
@@ -246,7 +246,7 @@ class _Campaign:
 
 
 def _affected(trials: pa.Table, path: Path) -> Path:
-    """Write the affected parts for the golden runs: a file, because what a task carries with it is slow to ship."""
+    """Write the affected parts for the golden runs to a file: shipping them with the tasks would be slow."""
     found = trials.filter(trials["affected"].is_valid()).select(["sink", "target", "offset", "affected"])
     with files.open_file(path, "wb") as file, pa.ipc.new_file(file, found.schema) as writer:
         writer.write_table(found)
@@ -254,13 +254,13 @@ def _affected(trials: pa.Table, path: Path) -> Path:
 
 
 def partial_task(run: Callable[..., Iterator[pa.RecordBatch]], job: work.CampaignJob, tasks: Any) -> Callable[..., Any]:
-    """A function for `mapInArrow`: runs the tasks whose numbers it is given."""
+    """A function for `mapInArrow` that runs the tasks with the given numbers."""
 
     def task(ids: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         keep_loaded()
         for batch in ids:
             for number in batch.column(0).to_pylist():
-                yield from run(_kept(job), tasks, number)
+                yield from run(_cached_job(job), tasks, number)
 
     return for_worker(task)
 
@@ -268,8 +268,8 @@ def partial_task(run: Callable[..., Iterator[pa.RecordBatch]], job: work.Campaig
 _JOBS: dict[tuple[Path, Path], work.CampaignJob] = {}
 
 
-def _kept(job: work.CampaignJob) -> work.CampaignJob:
-    """The job with what this process has mapped for it already: Python workers run many tasks."""
+def _cached_job(job: work.CampaignJob) -> work.CampaignJob:
+    """The job with the files that this process has already mapped: Python workers run many tasks."""
     key = (job.path, job.recorded)
     known = _JOBS.get(key)
     if known is None or known.identity != job.identity:

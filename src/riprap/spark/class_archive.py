@@ -1,12 +1,12 @@
-"""Spark's classes as the JVM has them in memory, kept in the user's cache: a JVM that maps them starts sooner.
+"""A class data sharing (CDS) archive of Spark's classes in the user's cache: a JVM that maps it starts sooner.
 
-A JVM loads and checks some ten thousand classes from Spark's jars until a session is there. The first one that a
-command starts writes those that it has loaded to a file when it ends (`-XX:ArchiveClassesAtExit`), which takes it some
-seconds once; later ones map it (`-XX:SharedArchiveFile`). The JVM looks itself whether an archive fits its class path
-and version, and does without one that does not; the file's name stands for both, so that another gets its own.
+A JVM loads and verifies about ten thousand classes from Spark's jars before a session is ready. The first JVM of a
+command writes its loaded classes to a file at its end (`-XX:ArchiveClassesAtExit`), which takes some seconds once;
+later ones map it (`-XX:SharedArchiveFile`). The JVM itself checks whether an archive fits its class path and version,
+and ignores it if not; the file name is a hash of both, so that each combination has its own.
 
-A crash leaves nothing in the cache: the archive is written elsewhere, and moved there when it is whole. As its content
-is executed it is used only from a directory that belongs to the user and that nobody else can write.
+A crash leaves nothing in the cache: the archive is written elsewhere and moved there when it is complete. As its
+content is executed, it is only used from a directory that the user owns and that nobody else can write to.
 """
 
 import hashlib
@@ -16,40 +16,40 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-# Nothing of what a JVM has to say about archives is for the user: it goes on without.
+# Hide the JVM's messages about archives: it also runs without one.
 _SILENT = "-Xshare:auto -Xlog:disable"
 
 
 class ClassArchive:
-    """Of the JVM of one command. `options` are what it is started with; `draft` is what it writes, if it does."""
+    """The archive of one command's JVM. `options`: the JVM options for it; `draft`: the file it writes, if any."""
 
     def __init__(self, java: str | None, spark: str, options: str, scratch: Path | None) -> None:
-        """`options` of the JVM: others may need other classes. `scratch`: where to write a new one; None: nowhere."""
+        """`options` of the JVM: others may load other classes. `scratch`: where to write a new one; None: do not."""
         self.draft: Path | None = None
         self.options = ""
-        found = None if java is None else _place(java, spark, options)
-        if found is None:
+        archive = None if java is None else _place(java, spark, options)
+        if archive is None:
             return
-        self._kept = found
-        if found.exists():
-            self.options = f"{_SILENT} -XX:SharedArchiveFile={found}"
+        self._archive = archive
+        if archive.exists():
+            self.options = f"{_SILENT} -XX:SharedArchiveFile={archive}"
         elif scratch is not None:
             self.draft = scratch / "classes.jsa"
             self.options = f"{_SILENT} -XX:ArchiveClassesAtExit={self.draft}"
 
     def keep(self) -> None:
-        """Move what the JVM has written, when it has ended, to where others find it."""
+        """After the end of the JVM: move its archive into the cache."""
         if self.draft is None or not self.draft.exists():
             return
-        new = self._kept.with_suffix(f".{os.getpid()}")
-        with suppress(OSError):  # a full disk, a cache that is gone: the next one tries again
+        new = self._archive.with_suffix(f".{os.getpid()}")
+        with suppress(OSError):  # a full disk, or the cache was deleted: the next command tries again
             shutil.move(self.draft, new)
-            new.replace(self._kept)
+            new.replace(self._archive)
         new.unlink(missing_ok=True)
 
 
 def _place(java: str, spark: str, options: str) -> Path | None:
-    """Where the archive of this Java and this Spark is, or would be; None where none can be kept."""
+    """The path of the archive for this Java and this Spark; None if the cache cannot be used."""
     place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "riprap" / "classes"
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -60,6 +60,6 @@ def _place(java: str, spark: str, options: str) -> Path | None:
         return None
     if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or not os.access(place, os.W_OK):
         return None
-    if " " in str(place):  # options are divided at spaces
+    if " " in str(place):  # options are split at spaces
         return None
     return place / f"{hashlib.sha256(known.encode()).hexdigest()[:40]}.jsa"

@@ -1,17 +1,17 @@
 """Processing elements as the long-running tasks of one Spark job: element i of the layout is task i; in a run with
-replicas a task claims its element, by where it runs (`replication/placement.py`).
+replicas a task claims its element, depending on its executor (`replication/placement.py`).
 
-Fault model. A worker process or an executor may die at any moment, any number of times; Spark starts the tasks again,
-with a higher attempt. Nothing else is tried again: an exception in an element is the application's, and what repeats is
-the same exception. So the task catches it and ends, and a failure that is not a death (no Python or no riprap on an
-executor, a function that cannot be unpickled) ends the job.
+Fault model. A worker process or an executor may die at any moment, any number of times; Spark restarts the tasks, with
+a higher attempt number. Nothing else is retried: an exception in an element is the application's, and a retry would
+raise it again. So the task catches it and ends. A failure other than a death (no Python or no riprap on an executor, a
+function that cannot be unpickled) ends the job.
 
     body(run, pe_id, attempt, executor_pid)
 
 is called in a worker process; the element ends when it returns. `attempt` counts from 0 within one job; `executor_pid`
-is the JVM above the worker. What it raises becomes a `ElementFailure`, besides what it has told the coordinator itself.
+is the JVM above the worker. What it raises becomes an `ElementFailure`, apart from what it reports to the coordinator.
 
-Uses two of Spark's internals: the status store (which attempt is where) and `killTaskAttempt`.
+Uses two of Spark's internals: the status store (attempts and their states) and `killTaskAttempt`.
 """
 
 import threading
@@ -40,13 +40,13 @@ from riprap.spark.slots import check_hosting
 Body = Callable[[Run, str, int, int], None]
 
 _NUMBERS = count()  # of the jobs of this driver
-_POLL = 0.2  # seconds between looks at the job
-# How Spark words a task that failed in another way than by the death of its process or executor.
+_POLL = 0.2  # seconds between checks of the job
+# How Spark describes a task failure that is not the death of its process or executor.
 _NOT_A_DEATH = ("PythonException", "Error from python worker")
 
 
 class ElementFailure(NamedTuple):
-    """What the body of an element raised."""
+    """The exception that ended the body of an element."""
 
     pe: str
     attempt: int
@@ -65,9 +65,9 @@ class _Attempt:
 
 
 def host(spark: SparkSession, run: Run, body: Body, *, clock: Clock = SYSTEM_CLOCK) -> "Hosted":
-    """Start every element of the run. Raises if the session cannot hold them; returns without waiting for them.
+    """Start every element of the run without waiting for them. Raises if the session has no room for them.
 
-    Use it in a `with` statement: whatever happens in the driver, the tasks are gone afterwards.
+    Use it in a `with` statement: the tasks are gone afterwards, whatever happens in the driver.
     """
     warnings = check_hosting(spark, len(run.layout.pes), clock)
     return Hosted(spark, run, body, warnings, clock)
@@ -77,19 +77,19 @@ class Hosted:
     """The running job. Its methods may be called from any thread."""
 
     def __init__(self, spark: SparkSession, run: Run, body: Body, warnings: tuple[str, ...], clock: Clock) -> None:
-        self.warnings = warnings  # what a user should know before something dies; sentences
-        self.failures: tuple[ElementFailure, ...] = ()  # known when the job has ended
+        self.warnings = warnings  # sentences for the user
+        self.failures: tuple[ElementFailure, ...] = ()  # set when the job has ended
         self._pes = [pe.id for pe in run.layout.pes]
-        # Which tasks are, or may become, an element. May be replaced: where tasks claim their element.
+        # The tasks that run, or may run, an element. Replaced if tasks claim their elements.
         self.tasks_of: Callable[[str], set[int]] = lambda pe: {self._pes.index(pe)}
         self._clock = clock
         self._directory = run.directory
         self._context = spark.sparkContext
         self._group = f"riprap-host-{next(_NUMBERS)}"
-        self._error: str | None = None  # why the job ended, if it did not end well
+        self._error: str | None = None  # why the job failed
         self._cancelled = False
         self._stage: int | None = None
-        # Not a DataFrame: planning and compiling nothing delays the first run of a session by seconds.
+        # Not a DataFrame: planning and code generation would delay the first run of a session by seconds.
         indices = self._context.parallelize(range(len(self._pes)), len(self._pes))
         self._tasks = indices.mapPartitions(for_worker(partial(_element, run, body)))
         self._job = InheritableThread(target=self._run, daemon=True, name="riprap-host")
@@ -110,15 +110,15 @@ class Hosted:
             return False
         if self._error is not None and not self._cancelled:
             raise MissingPrerequisite(
-                f"Spark could not go on hosting the processing elements: {self._error}; "
-                f"go on with: riprap run --resume {self._directory}"
+                f"Spark could not continue to host the processing elements: {self._error}; "
+                f"continue with: riprap run --resume {self._directory}"
             )
         return True
 
     def kill_attempt(self, pe: str, attempt: int | None = None) -> bool:
-        """Have Spark kill the task of an element that hangs and start it again; whether there was one to kill.
+        """Have Spark kill and restart the task of a hanging element; whether there was one to kill.
 
-        With `attempt`, only that one, so that its successor is not hit by a late decision.
+        With `attempt`, only that one, so that a late decision does not hit its successor.
         """
         if pe not in self._pes:
             raise UsageError(f"no processing element is called {pe}; there are {', '.join(self._pes)}")
@@ -129,12 +129,14 @@ class Hosted:
         return killed
 
     def cancel(self, timeout: float = 30.0) -> None:
-        """End the job and wait until its tasks, and with them their processes, are gone. Harmless when it has ended."""
+        """End the job and wait until its tasks and their processes are gone. Harmless if it has ended."""
         self._cancelled = self._cancelled or not self._ended.is_set()
         deadline = self._clock.monotonic() + timeout
         while not self._ended.is_set() and self._clock.monotonic() < deadline:
             with suppress(*JVM_GONE):
-                self._context.cancelJobGroup(self._group)  # again: a job that is only being submitted is not found
+                self._context.cancelJobGroup(
+                    self._group
+                )  # repeatedly: a job that is still being submitted is not found
             self._ended.wait(_POLL)
         self._watch.join(timeout)
         while self._attempts("RUNNING") and self._clock.monotonic() < deadline:
@@ -147,14 +149,14 @@ class Hosted:
             self._context.setJobGroup(self._group, "riprap: processing elements", interruptOnCancel=True)
             self.failures = tuple(self._tasks.collect())
         except JVM_GONE:
-            self._error = self._error or "its JVM has died, killed by somebody or for want of memory"
+            self._error = self._error or "its JVM has died: it was killed, or ran out of memory"
         except Exception as error:
             self._error = self._error or _reason(str(error))
         finally:
             self._ended.set()
 
     def _watch_failures(self) -> None:
-        """Spark tries every failed task again; end the job when what failed was not a process that died."""
+        """Spark retries every failed task; end the job if the failure was not the death of a process."""
         while not self._ended.wait(_POLL):
             for task in self._attempts("FAILED"):
                 if any(mark in task.error for mark in _NOT_A_DEATH):
@@ -164,20 +166,20 @@ class Hosted:
                     return
 
     def _attempts(self, status: str) -> list[_Attempt]:
-        """The latest attempts with that status, newest first. None when the session or its JVM is gone: so are they."""
+        """The latest attempts with that status, newest first. Empty if the session or its JVM is gone."""
         context, jvm = self._context._jsc, self._context._jvm
         if context is None:
             return []
         try:
             self._stage = self._find_stage() if self._stage is None else self._stage
-            if self._stage is None:  # the job is only being submitted
+            if self._stage is None:  # the job is still being submitted
                 return []
             statuses = jvm.java.util.ArrayList()
             statuses.add(jvm.org.apache.spark.status.api.v1.TaskStatus.valueOf(status))
             store, most = context.sc().statusStore(), 4 * len(self._pes)
-            found = store.taskList(self._stage, 0, 0, most, jvm.scala.Option.empty(), False, statuses)
-            return [_attempt(found.apply(number)) for number in range(found.size())]
-        except (*JVM_GONE, Py4JError, TypeError):  # the latter two: it died between two calls of one question
+            tasks = store.taskList(self._stage, 0, 0, most, jvm.scala.Option.empty(), False, statuses)
+            return [_attempt(tasks.apply(number)) for number in range(tasks.size())]
+        except (*JVM_GONE, Py4JError, TypeError):  # the latter two: it died between two calls
             return []
 
     def _find_stage(self) -> int | None:
@@ -197,7 +199,7 @@ def _attempt(task: Any) -> _Attempt:
 
 
 def _reason(error: str) -> str:
-    """The one line that says it. A Python traceback ends with it; a Python that did not start said it first."""
+    """The line with the reason: the last of a Python traceback; the first if Python did not start."""
     python = error.split("\n\tat ")[0]
     lines = [line.strip() for line in python.splitlines() if line.strip() and not line.startswith(" SQLSTATE")]
     for line, following in pairwise(lines):
@@ -227,5 +229,5 @@ def _element(run: Run, body: Body, indices: Iterable[int]) -> Iterator[ElementFa
             return  # the run is over
         try:
             body(run, pe, attempt, executor_pid())
-        except BaseException:  # also exit(): what ends by itself would end by itself again
+        except BaseException:  # also exit(): a retry would exit again
             yield ElementFailure(pe, attempt, traceback.format_exc())

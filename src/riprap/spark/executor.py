@@ -1,4 +1,4 @@
-"""Which executor a Python worker belongs to, seen from the worker: JVM → daemon → worker."""
+"""The executor that a Python worker belongs to, seen from the worker: JVM → daemon → worker."""
 
 import os
 
@@ -12,8 +12,8 @@ def remember_executor(pid: int) -> None:
 
 def executor_pid() -> int:
     """The process id of the executor's JVM, in the worker's own process namespace."""
-    given = os.environ.get(_PID)
-    if given is not None:
-        return int(given)
-    with open(f"/proc/{os.getppid()}/stat") as file:  # forked from another daemon than Riprap's
+    pid = os.environ.get(_PID)
+    if pid is not None:
+        return int(pid)
+    with open(f"/proc/{os.getppid()}/stat") as file:  # not forked from Riprap's daemon
         return int(file.read().rpartition(")")[2].split()[1])

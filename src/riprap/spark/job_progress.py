@@ -1,4 +1,4 @@
-"""How far a Spark job is, while it runs: on classic Spark from the status tracker, over Connect from its progress
+"""The progress of a running Spark job: on classic Spark from the status tracker, over Connect from its progress
 messages.
 """
 
@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 from pyspark.sql import SparkSession
 
 Result = TypeVar("Result")
-Tell = Callable[[int, int], None]  # tasks done, tasks in all
+Tell = Callable[[int, int], None]  # tasks done, tasks in total
 
 _POLL = 0.1  # seconds
 
 
 def with_progress(spark: SparkSession, action: Callable[[], Result], tell: Tell) -> Result:
-    """Run `action`, which starts Spark jobs, and tell how many of their tasks are done, until it returns."""
+    """Run `action`, which starts Spark jobs, and report how many of their tasks are done."""
     return _classic(spark, action, tell) if hasattr(spark, "_jsc") else _connect(spark, action, tell)
 
 
@@ -43,7 +43,7 @@ def _classic(spark: SparkSession, action: Callable[[], Result], tell: Tell) -> R
         try:
             context.setJobGroup(group, "riprap")
             outcome["result"] = action()
-        except BaseException as error:  # whatever it is, it belongs to the caller
+        except BaseException as error:  # re-raised in the caller's thread
             outcome["error"] = error
         finally:
             finished.set()
@@ -60,7 +60,7 @@ def _classic(spark: SparkSession, action: Callable[[], Result], tell: Tell) -> R
     if "error" in outcome:
         raise outcome["error"]
     _, total = _tasks(context, group)
-    tell(total, total)  # all are done, though Spark's status may not have heard of the last ones yet
+    tell(total, total)  # all are done, though Spark's status may lag behind
     result: Result = outcome["result"]
     return result
 

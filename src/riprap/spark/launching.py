@@ -1,11 +1,11 @@
-"""A JVM and a nursery that start while their caller imports, checks and reads: seconds that nobody waits for.
+"""Starts a JVM and a warm-up server while the caller still imports, checks and reads, which hides seconds.
 
-`launch` begins both; `launched` waits for the JVM, and whoever builds a session then finds it there. Both end with this
-process, however that ends: they read pipes that the process holds. Only for local masters: what a cluster's driver
-needs on its class path is not known before.
+`launch` starts both; `launched` waits for the JVM, and the next session uses it. Both end with this process, however it
+ends: they read pipes that the process holds. Only for local masters: the class path of a cluster's driver is not known
+in advance.
 
-It is what `pyspark.java_gateway.launch_gateway` does, in two steps, of which the first needs nothing of pyspark, whose
-import takes as long as the JVM needs to start.
+It does what `pyspark.java_gateway.launch_gateway` does, in two steps. The first does not import pyspark, which takes as
+long as the JVM takes to start.
 """
 
 import atexit
@@ -23,13 +23,13 @@ from pathlib import Path
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.processes import SAFE_PATH
 from riprap.base.scratch import scratch_directory
-from riprap.spark import warm_server as nursery
+from riprap.spark import warm_server
 from riprap.spark.class_archive import ClassArchive
 from riprap.spark.settings import JAVA, local_hosting
 
-_LOOK = 0.02  # seconds between looks whether the JVM is there
+_LOOK = 0.02  # seconds between checks whether the JVM is ready
 _END = 120.0  # seconds that a JVM may take to write its archive
-_PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"  # where pyspark looks for a JVM that is there
+_PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"  # where pyspark looks for a running JVM
 
 _lock = threading.Lock()
 _launch: "_Launch | None" = None
@@ -40,16 +40,16 @@ class _Launch:
         self.failure: Exception | None = None
         self._scratch = Path(scratch_directory("jvm"))
         settings = dict(local_hosting())
-        options = settings[JAVA].partition(" ")[2]  # without the file that logging is configured with
+        options = settings[JAVA].partition(" ")[2]  # without the path of the logging configuration
         self.archive = ClassArchive(_java(), home, options, self._scratch if archive else None)
         settings[JAVA] += f" {self.archive.options}"
         self._answer = self._scratch / "gateway"
         environment = {"_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._answer)}
-        nursed = os.environ["PYSPARK_PYTHON"] == sys.executable  # else workers are of another Python
-        path = str(self._scratch / "nursery")
-        self.jvm = _started(home, settings, environment | ({nursery.SOCKET: path} if nursed else {}))
-        atexit.register(self._leave, os.getpid())  # before the scratch directory goes, which was made before
-        self._nursery = nursery.begin(path) if nursed else None
+        use_warm_server = os.environ["PYSPARK_PYTHON"] == sys.executable  # else workers use another Python
+        path = str(self._scratch / "warm-up")
+        self.jvm = _started(home, settings, environment | ({warm_server.SOCKET: path} if use_warm_server else {}))
+        atexit.register(self._leave, os.getpid())  # runs before the scratch directory is removed
+        self._warm_server = warm_server.begin(path) if use_warm_server else None
         self._thread = threading.Thread(target=self._run, name="riprap-jvm", daemon=True)
         self._thread.start()
 
@@ -62,19 +62,19 @@ class _Launch:
                 if self.jvm.poll() is not None:
                     raise RuntimeError("the JVM has ended")
                 SYSTEM_CLOCK.sleep(_LOOK)
-            told = self._answer.read_bytes()
-            os.environ[_PORT], os.environ[_SECRET] = str(int.from_bytes(told[:4], "big")), told[8:].decode()
+            answer = self._answer.read_bytes()
+            os.environ[_PORT], os.environ[_SECRET] = str(int.from_bytes(answer[:4], "big")), answer[8:].decode()
             try:
                 gateway = launch_gateway()
             finally:
                 del os.environ[_PORT], os.environ[_SECRET]
             gateway.proc = self.jvm
             SparkContext._ensure_initialized(gateway=gateway)
-        except Exception as error:  # whoever needs a session tries again, and says what is wrong
+        except Exception as error:  # building a session tries again and reports the error
             self.failure = error
 
     def _leave(self, owner: int) -> None:
-        """A JVM that has not answered when this process ends could write its answer nowhere, and would never end."""
+        """Kill a JVM that has not answered when this process ends: it could not write its answer, and would not end."""
         if os.getpid() == owner and not self._answer.exists():
             self.jvm.kill()
 
@@ -82,12 +82,12 @@ class _Launch:
         self._thread.join()
 
     def end(self) -> None:
-        """Let the JVM end, if it has to write its classes, and keep them."""
+        """If the JVM writes an archive: end it, and store the archive."""
         if self.archive.draft is None or self.failure is not None or self.jvm.stdin is None:
             return
         from pyspark import SparkContext
 
-        with suppress(Exception):  # whatever a session has to say at its end: the command has done its work
+        with suppress(Exception):  # errors of an ending session do not matter: the command has done its work
             if SparkContext._active_spark_context is not None:
                 SparkContext._active_spark_context.stop()
             self.jvm.stdin.close()
@@ -96,7 +96,7 @@ class _Launch:
 
 
 def launch(master: str | None, *, archive: bool = False) -> None:
-    """Start a JVM, if the session will be a local one and none is there. `archive`: it may write one, at its `end`."""
+    """Start a JVM if the session will be local and none is running. `archive`: it may write one at its `end`."""
     global _launch
     if (master is not None and not master.startswith("local")) or (master or "").startswith("local-cluster"):
         return
@@ -107,20 +107,20 @@ def launch(master: str | None, *, archive: bool = False) -> None:
 
 
 def launched() -> None:
-    """Return when the JVM that was begun is there, or has failed."""
+    """Wait until the started JVM is ready or has failed."""
     if _launch is not None:
         _launch.wait()
 
 
 def end() -> None:
-    """At the end of a command: what the next one starts faster with. Sessions of this process are no more then."""
+    """At the end of a command: store what makes the next one start faster. This ends the sessions of this process."""
     if _launch is not None:
         _launch.wait()
         _launch.end()
 
 
 def _has_jvm() -> bool:
-    """Whether this process had a session before: it is to keep its JVM, and what it was started with."""
+    """Whether this process had a session before: it keeps its JVM and settings."""
     pyspark = sys.modules.get("pyspark")
     return pyspark is not None and pyspark.SparkContext._gateway is not None
 
@@ -130,7 +130,7 @@ def _started(home: str, settings: dict[str, str], environment: dict[str, str]) -
     for key, value in settings.items():
         command += ["--conf", f"{key}={value}"]
     command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
-    # Spark's script starts a JVM to find out how to start the JVM; that one is small, too.
+    # Spark's script starts a JVM to find out how to start the JVM; keep that one small, too.
     quick = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {os.environ.get('SPARK_LAUNCHER_OPTS', '')}"
     return subprocess.Popen(
         command,
@@ -143,9 +143,9 @@ def _started(home: str, settings: dict[str, str], environment: dict[str, str]) -
 
 
 def _spark_home() -> str | None:
-    """Where Spark is, without importing pyspark; None: whoever asks for a session hears of it."""
-    found = importlib.util.find_spec("pyspark")
-    places = [os.environ.get("SPARK_HOME"), *(found.submodule_search_locations or () if found is not None else ())]
+    """Where Spark is installed, without importing pyspark; None: building a session reports it."""
+    spec = importlib.util.find_spec("pyspark")
+    places = [os.environ.get("SPARK_HOME"), *(spec.submodule_search_locations or () if spec is not None else ())]
     return next((p for p in places if p and os.path.exists(os.path.join(p, "bin", "spark-submit"))), None)
 
 

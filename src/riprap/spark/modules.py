@@ -1,7 +1,7 @@
-"""Where a worker finds the user's own modules: where the driver does, behind everything that is installed.
+"""Where a worker finds the user's modules: in the driver's places, after everything that is installed.
 
-No Python process that Riprap starts has its working directory on the path (`base/processes.py`). What a task runs names
-the user's functions by their module, so the places are known before anything else of the task is unpickled.
+No Python process that Riprap starts has its working directory on the path (`base/processes.py`). A pickled task refers
+to the user's functions by module, so the places must be known before the rest of the task is unpickled.
 """
 
 import os
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class _Places:
-    """Directories. To unpickle them is to add them."""
+    """Directories; unpickling them adds them to `sys.path`."""
 
     def __init__(self, places: tuple[str, ...]) -> None:
         self._places = places
@@ -27,7 +27,7 @@ def _added(places: tuple[str, ...]) -> _Places:
 
 
 def for_worker(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, to be called in a worker."""
+    """Wrap a function to be called in a worker."""
     places = tuple(dict.fromkeys(os.path.abspath(place) for place in sys.path if os.path.isdir(place or ".")))
     return partial(_called, _Places(places), function)  # pickled in this order
 

@@ -1,8 +1,8 @@
-"""Streaming queries that are started again when they fail.
+"""Streaming queries that are restarted when they fail.
 
-Of each Python source Spark starts a process that has ten seconds to import pyspark and to connect, which no setting
-changes: on a busy machine it takes longer, and the query fails before its first row. That says nothing of the query,
-so it is only tried again, from its checkpoint.
+For each Python source Spark starts a process that has ten seconds to import pyspark and to connect; no setting changes
+that. On a busy machine it takes longer, and the query fails before its first row. That is no fault of the query, so it
+is restarted from its checkpoint.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _LATE, _LATE_STARTS = "failed to connect back", 20
 
 
 class Restarted:
-    """A query with a checkpoint. `restarts`: failures of another kind after which it goes on."""
+    """A query with a checkpoint. `restarts`: how many failures of another kind it survives."""
 
     def __init__(self, start: Callable[[], StreamingQuery], restarts: int = 0) -> None:
         self._start, self._most = start, restarts
@@ -23,7 +23,7 @@ class Restarted:
         self.query = start()
 
     def look(self) -> None:
-        """Start it again if it has failed."""
+        """Restart the query if it has failed."""
         failed = self.query.exception()
         if failed is not None:
             self._again(failed)

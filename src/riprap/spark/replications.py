@@ -1,7 +1,7 @@
-"""Replications of models as Spark tasks. DataFrame API only: it runs over Spark Connect too.
+"""Replications of models as Spark tasks. DataFrame API only: it also runs over Spark Connect.
 
-Pieces of work are cut by `riprap.san.replicate` without regard to the number of tasks, and come back with their
-number, so the result is the same on any cluster.
+`riprap.san.replicate` divides the work independent of the number of tasks, and results carry the number of their piece,
+so the result is the same on any cluster.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ _SCHEMA = "piece bigint, rewards array<double>"
 
 
 def on_spark(spark: SparkSession, tell: Tell | None = None, tasks: int | None = None) -> Runner:
-    """Runs pieces as tasks of one job; `tell` hears how many tasks of how many are done."""
+    """Runs pieces as tasks of one job; `tell` gets the tasks done and the tasks in total."""
 
     def run(jobs: Sequence[ReplicationJob], pieces: Sequence[ReplicationShare]) -> list[np.ndarray]:
         count = tasks or min(len(pieces), PIECES_PER_SLOT * task_slots(spark))

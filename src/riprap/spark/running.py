@@ -1,7 +1,7 @@
-"""A run on Spark: the coordinator in the driver, the elements as tasks, kills on schedule, and a clean end.
+"""A run on Spark: the coordinator in the driver, the elements as tasks, scheduled kills, and a clean end.
 
-Whatever happens (the end of the input, Ctrl-C, an exception), the tasks are gone afterwards, and what was counted is
-in the run's directory.
+However it ends (end of the input, Ctrl-C, an exception), the tasks are gone afterwards, and the counts are in the run's
+directory.
 """
 
 import os
@@ -23,9 +23,9 @@ from riprap.graph.annotations import Stability
 from riprap.runtime.coordination.coordinator import Coordinator
 from riprap.runtime.coordination.element_states import SystemState
 from riprap.runtime.coordination.metrics_file import MetricsFile
-from riprap.runtime.coordination.replica_groups import spoken_for, tainted, with_kills
+from riprap.runtime.coordination.replica_groups import active_elements, tainted, with_kills
 from riprap.runtime.coordination.roster import PeStatus
-from riprap.runtime.coordination.run_summary import Lives, positions, read_ledgers, summary
+from riprap.runtime.coordination.run_summary import MetricsByIncarnation, positions, read_ledgers, summary
 from riprap.runtime.corruption import Corruption, ask, not_done, what_was_done
 from riprap.runtime.host import Rates
 from riprap.runtime.input_hold import release_inputs
@@ -39,12 +39,12 @@ from riprap.spark.session import hosting_session
 from riprap.spark.slots import check_executor_kill, check_hosting
 from riprap.spark.task import run_element
 
-_LOOK = 0.05  # seconds between looks at the run
+_LOOK = 0.05  # seconds between checks of the run
 _KINDS: dict[int, type[RiprapError]] = {kind.exit_code: kind for kind in (CheckFailed, DataError, MissingPrerequisite)}
 
-# Called with the table of elements at every look.
+# Called with the table of elements at every check.
 Watch = Callable[[SystemState, Sequence[PeStatus]], None]
-# Called with the lines of `metrics.jsonl`: those of the last second.
+# Called with the newest lines of `metrics.jsonl`, one per element.
 Show = Callable[[SystemState, Sequence[dict[str, Any]]], None]
 
 
@@ -57,9 +57,9 @@ def ready_session(
     phases: Phases,
     clock: Clock = SYSTEM_CLOCK,
 ) -> SparkSession:
-    """A session that can host the run; raises if there is none, before anything of the run is there.
+    """A session that can host the run; raises if there is none, before the run writes anything.
 
-    What the elements will run is compiled meanwhile, once each, rather than by every element for itself.
+    Meanwhile each fragment is compiled once, rather than by every element.
     """
     for members, taps in dict.fromkeys((frozenset(pe.fragment.members), layout.taps(pe)) for pe in layout.pes):
         Engine(layout.graph, members, taps=taps, wanted=layout.wanted).compile_first()
@@ -95,9 +95,9 @@ def run_on_spark(
     warn: Callable[[str], None] = lambda text: None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> dict[str, Any]:
-    """Run until the inputs end, or for some seconds; returns the summary. Raises what an element failed with.
+    """Run until the inputs end, or for some seconds; returns the summary. Raises the error of a failed element.
 
-    `spark` is a `ready_session`. `silence`: seconds without a sign of life after which an element is replaced.
+    `spark` is a `ready_session`. `silence`: seconds without a heartbeat after which an element is replaced.
     """
     address = str(spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1"))
     certificate = generate_tls([address]) if tls else None
@@ -107,7 +107,7 @@ def run_on_spark(
 
         def on_hang(pe: str, epoch: int, pid: int) -> None:
             for status in coordinator.table():
-                if (status.pe, status.epoch) == (pe, epoch) and hosts:  # not the life that has followed it meanwhile
+                if (status.pe, status.epoch) == (pe, epoch) and hosts:  # not a newer incarnation
                     hosts[0].kill_attempt(pe, status.attempt if status.connected else None)
 
         coordinator = Coordinator(
@@ -134,7 +134,7 @@ def run_on_spark(
         coordinator.close()
         hosted.wait(30.0)
         table, events, history = coordinator.table(), coordinator.events, coordinator.history
-        result = summary(directory, layout, table, driver.lives, events, history, before, rate)
+        result = summary(directory, layout, table, driver.incarnation_metrics, events, history, before, rate)
         report = coordinator.report()
         result["corruptions"] = what_was_done(directory)
         result["not_injected"] = driver.not_injected(result["corruptions"])
@@ -165,16 +165,16 @@ class _Driver:
         clock: Clock,
         warn: Callable[[str], None],
     ) -> None:
-        self.lives, self._phases = Lives(), phases
-        self.stopped = False  # before its inputs had ended: it may be resumed
+        self.incarnation_metrics, self._phases = MetricsByIncarnation(), phases
+        self.stopped = False  # stopped before the end of its inputs: it may be resumed
         self.killed: dict[str, list[int]] = {}  # by element: when, wall clock
-        self.flowed = 0.0  # seconds from when all elements ran until all had ended
+        self.flowed = 0.0  # seconds since all elements were running
         self._coordinator, self._hosted, self._seconds, self._watch = coordinator, hosted, seconds, watch
         self._clock, self._address, self._show, self._metrics = clock, address, show, metrics
         self._kills = Kills(kills, self._kill, self._kill_driver)
         self.corruptions: deque[Corruption] = deque()
-        self._asked: list[tuple[Corruption, str]] = []  # and of which element
-        self.directory = Path()  # of the run, where they are asked for
+        self._requested: list[tuple[Corruption, str]] = []  # with the element
+        self.directory = Path()  # of the run, where they are requested
         self._warn = warn
 
     def drive(self) -> None:
@@ -182,7 +182,7 @@ class _Driver:
         since: float | None = None
         while not coordinator.wait(_LOOK):
             table = coordinator.table()
-            self._tell(table)
+            self._report(table)
             if self._hosted.wait(0.0) and not coordinator.wait(1.0):
                 raise UsageError("Spark has ended the tasks of the run before its elements had ended")
             if coordinator.error is not None:
@@ -200,32 +200,32 @@ class _Driver:
                     self.stopped = True
                     coordinator.stop()
         table = coordinator.table()
-        self._tell(table)
+        self._report(table)
 
-    def _tell(self, table: Sequence[PeStatus]) -> None:
+    def _report(self, table: Sequence[PeStatus]) -> None:
         state = self._coordinator.state
-        self.lives.note(table)
+        self.incarnation_metrics.note(table)
         self._metrics.note(state, table, self._coordinator.report())
         self._watch(state, table)
         self._show(state, self._metrics.lines)
 
     def _corrupt_due(self) -> None:
         while self.corruptions and self.corruptions[0].at / 1e6 <= self.flowed:
-            one = self.corruptions.popleft()
-            speaking = spoken_for(self._coordinator.report(), one.pes) or one.pes
-            ask(self.directory, speaking[0], one.what, operator=one.operator, chance=one.chance)
-            self._asked.append((one, speaking[0]))
+            due = self.corruptions.popleft()
+            pe = (active_elements(self._coordinator.report(), due.pes) or due.pes)[0]
+            ask(self.directory, pe, due.what, operator=due.operator, chance=due.chance)
+            self._requested.append((due, pe))
 
     def _kill(self, pid: int, victims: Sequence[PeStatus]) -> bool:
-        """Kill a process of this machine, and with it these elements; whether it was there."""
+        """Kill a process of this machine, and with it these elements; whether it existed."""
         for status in victims:
-            if status.host != self._address:  # there the number may be that of any process
+            if status.host != self._address:  # the process id means nothing here
                 raise UsageError(f"--kill: {status.pe} runs on {status.host}, and only processes here can be killed")
         at, wall = self._clock.monotonic(), self._clock.now()
         if not signal_to(pid, signal.SIGKILL):
             return False
         for status in victims:
-            self._coordinator.told_killed(status.pe, at)
+            self._coordinator.report_killed(status.pe, at)
             self.killed.setdefault(status.pe, []).append(wall)
         return True
 
@@ -233,8 +233,8 @@ class _Driver:
         os.kill(os.getpid(), signal.SIGKILL)
 
     def not_injected(self, corrupted: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-        """Faults that were asked for and did not happen, and why."""
+        """Requested faults that were not injected, and why."""
         return [
             *self._kills.not_injected(self.flowed),
-            *not_done(self._asked, self.corruptions, corrupted, self.flowed),
+            *not_done(self._requested, self.corruptions, corrupted, self.flowed),
         ]

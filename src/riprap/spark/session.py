@@ -1,4 +1,4 @@
-"""One way to a Spark session: the caller's, the active one, or an embedded local one that is quiet and on loopback."""
+"""Gets a Spark session: the caller's, the active one, or an embedded local one that is quiet and on loopback."""
 
 import logging
 import os
@@ -12,16 +12,16 @@ from riprap.base.errors import MissingPrerequisite, UsageError
 from riprap.spark.launching import launched
 from riprap.spark.settings import FAILURES, hosting, local_hosting, settings
 
-# What calls of a JVM that has died raise.
+# What calls into a dead JVM raise.
 JVM_GONE: tuple[type[Exception], ...] = (Py4JNetworkError, ConnectionError)
-SPARE_SLOTS = 2  # of a local session that hosts elements: for queries beside the run
+SPARE_SLOTS = 2  # in a local session that hosts elements: for queries during the run
 
 
 def session(spark: SparkSession | None = None, *, master: str | None = None, **conf: str) -> SparkSession:
-    """`spark` itself if given; else the active session if no `master` is named; else a new one.
+    """`spark` itself if given; else the active session, unless it has another `master`; else a new one.
 
-    A new session is local (`local[*]`) unless `master` says otherwise: bound to loopback, Arrow on, no UI, no
-    console noise. `conf` adds settings by their Spark names with dots (pass a dict with `**`).
+    A new session is local (`local[*]`) by default, bound to loopback, with Arrow and without UI and console output.
+    `conf` adds settings by their dotted Spark names (pass a dict with `**`).
     """
     if spark is not None:
         return spark
@@ -31,7 +31,7 @@ def session(spark: SparkSession | None = None, *, master: str | None = None, **c
     if active is not None:
         raise UsageError(
             f"a Spark session on another master than {master} is already running in this process: "
-            "stop it first, or pass it as it is"
+            "stop it first, or pass that session"
         )
     return _build(master or "local[*]", conf)
 
@@ -39,15 +39,15 @@ def session(spark: SparkSession | None = None, *, master: str | None = None, **c
 def hosting_session(
     elements: int, spark: SparkSession | None = None, *, master: str | None = None, **conf: str
 ) -> SparkSession:
-    """A session that can host processing elements: like `session`, with retries without limit and a warm daemon.
+    """A session that can host processing elements: like `session`, with unlimited retries and a warm daemon.
 
-    A local one gets as many slots as there are elements, and a few to spare, however many cores there are.
+    A local one gets a slot per element and a few spare ones, regardless of the number of cores.
     """
     return session(spark, master=None if _reusable(master) else hosting_master(elements, master), **hosting() | conf)
 
 
 def hosting_master(elements: int, master: str | None = None) -> str:
-    """The master's URL with what hosting needs. Local masters get slots and failures unless they name them."""
+    """The master's URL for hosting: local masters get slots and a failure limit unless they specify them."""
     if master in (None, "local", "local[*]"):
         return f"local[{elements + SPARE_SLOTS},{FAILURES}]"
     slots = re.fullmatch(r"local\[(\d+)\]", master)
@@ -61,7 +61,7 @@ def _reusable(master: str | None) -> bool:
 def _is_master(active: SparkSession, master: str) -> bool:
     try:
         return active.conf.get("spark.master") == master
-    except Exception:  # a Connect session does not tell
+    except Exception:  # a Connect session does not expose it
         return False
 
 
@@ -70,7 +70,7 @@ def _build(master: str, conf: dict[str, str]) -> SparkSession:
     loopback = local or "127.0.0.1" in master or "localhost" in master
     wanted = local_hosting() if local and conf == hosting() else settings(loopback=loopback, same_user=local, conf=conf)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    logging.getLogger().addFilter(_not_of_the_bridge)  # added once, however often
+    logging.getLogger().addFilter(_not_from_py4j)  # a repeated call has no effect
     builder = SparkSession.builder.master(master).appName("riprap")
     for key, value in wanted.items():
         builder = builder.config(key, value)
@@ -82,25 +82,25 @@ def _build(master: str, conf: dict[str, str]) -> SparkSession:
             advice = (
                 "run `riprap doctor` to see what is missing"
                 if local
-                else "see that a cluster can be reached there, or leave --master out"
+                else "check that a cluster is reachable there, or leave out --master"
             )
             raise MissingPrerequisite(f"Spark did not start on {master} ({_first_line(error)}): {advice}") from error
 
 
 def _first_line(error: Exception) -> str:
-    """What the JVM says of it, where it is the JVM that does: of its exception the first line, without its class."""
-    told = getattr(error, "java_exception", None)
-    text = str(told.getMessage()) if told is not None else str(error)
+    """The first line of the message; of a JVM exception, without its class."""
+    java = getattr(error, "java_exception", None)
+    text = str(java.getMessage()) if java is not None else str(error)
     return (text.splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
-def _not_of_the_bridge(record: logging.LogRecord) -> bool:
-    """What py4j raises when the JVM dies or Ctrl-C comes it logs too, with its traceback, on the root logger."""
+def _not_from_py4j(record: logging.LogRecord) -> bool:
+    """When the JVM dies or on Ctrl-C, py4j logs what it raises, with the traceback, on the root logger: drop that."""
     return "py4j" not in record.pathname
 
 
 def _quiet_end(spark: SparkSession) -> SparkSession:
-    """The server of accumulators prints a traceback when its connection ends in the middle: when the JVM dies."""
+    """Stop the accumulator server from printing a traceback when the JVM dies."""
     server = getattr(spark.sparkContext, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda request, address: None

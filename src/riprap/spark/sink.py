@@ -1,15 +1,15 @@
-"""Writing DataFrames to a persistent stream, exactly once.
+"""Writes DataFrames to a persistent stream, exactly once.
 
-Tasks stage: each attempt writes its rows to a file of its own under `staged/`, named nowhere but in its commit message.
+Tasks stage: each attempt writes its rows to its own file under `staged/`, which only its commit message names.
 The driver commits: it appends the files of the attempts that Spark chose, in the order of the partitions, as one atomic
 append whose sequence is Spark's batch id and whose producer is the query. So:
 
     a task that is retried or runs twice        leaves a file that no message names
     a driver that dies before the append        runs the batch again: nothing was appended
     a driver that dies after it                 runs the batch again: the sequence is known, nothing is appended
-    a driver that dies within it                leaves an incomplete append, which recovery cuts
+    a driver that dies during it                leaves an incomplete append, which recovery truncates
 
-Leftovers in `staged/` go with the next commit of the same query.
+The next commit of the same query removes leftovers in `staged/`.
 """
 
 import os
@@ -32,13 +32,13 @@ from riprap.streams.stream_files import Files, files_at
 from riprap.streams.writer import StreamWriter
 
 _STAGED = "staged"
-_QUERY_ID = "sql.streaming.queryId"  # a local property of every task of a streaming query; the same after a restart
+_QUERY_ID = "sql.streaming.queryId"  # a local property of every task of a streaming query; it survives a restart
 _PATIENCE = 60.0  # seconds to wait for another writer of the stream
 
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """What one attempt wrote."""
+    """The file that one attempt wrote."""
 
     job: str
     partition: int
@@ -49,7 +49,7 @@ class Staged(WriterCommitMessage):
 class _Sink:
     def __init__(self, path: str, schema: StructType, overwrite: bool, merge: bool) -> None:
         if overwrite:
-            raise UsageError("a stream is only ever appended to: write with mode append")
+            raise UsageError("a stream is append-only: write with mode append")
         self._path = path
         self._schema = to_arrow_schema(schema, timezone="UTC")
         self._merge = merge
@@ -61,7 +61,7 @@ class _Sink:
         context = TaskContext.get()
         assert context is not None
         files, partition = files_at(self._path), context.partitionId()
-        # Unique among attempts, also of a driver that died: attempt ids begin anew with every driver.
+        # Unique among attempts, also those of a dead driver: attempt ids restart with every driver.
         attempt = f"{partition}-{context.taskAttemptId()}-{os.getpid()}-{SYSTEM_CLOCK.now()}"
         name, rows = f"{_STAGED}/{job}/{attempt}.arrow", 0
         with files.sink(name) as sink, pa.ipc.new_file(sink, self._schema) as writer:
@@ -100,9 +100,7 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
         context = TaskContext.get()
         query = context.getLocalProperty(_QUERY_ID) if context else None
         if not query:
-            raise UsageError(
-                f"Spark did not tell the task its query (local property {_QUERY_ID}): use Spark 4.1 or newer"
-            )
+            raise UsageError(f"Spark did not set the local property {_QUERY_ID} for the task: use Spark 4.1 or newer")
         return self._stage(iterator, query)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -115,7 +113,7 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
 
 
 class BatchSink(_Sink, DataSourceArrowWriter):
-    """Made once per job, on the driver; tasks and commit get copies of it, and so the name of the job."""
+    """Created once per job, on the driver; tasks and commit get copies of it, and so the name of the job."""
 
     def __init__(self, path: str, schema: StructType, overwrite: bool, merge: bool) -> None:
         super().__init__(path, schema, overwrite, merge)
@@ -136,7 +134,7 @@ def _in_partition_order(messages: list[WriterCommitMessage | None]) -> list[Stag
 
 
 def _opened(path: str, schema: pa.Schema) -> PersistentStream:
-    """The stream, made with the DataFrame's columns if there is none."""
+    """The stream; created with the DataFrame's columns if it does not exist."""
     return PersistentStream.open(path) if is_stream(files_at(path)) else PersistentStream.create(path, schema)
 
 
@@ -167,7 +165,7 @@ def _merged(current: pa.Schema, wanted: pa.Schema) -> pa.Schema:
 
 
 def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The DataFrame's rows in the stream's columns: matched by name, cast where Spark has no such type."""
+    """The DataFrame's rows in the stream's columns: matched by name, cast if Spark lacks the type."""
     if sorted(batch.schema.names) != sorted(schema.names):
         raise DataError(
             f"the DataFrame has ({shown(batch.schema)}), the stream has ({shown(schema)}): "
@@ -188,7 +186,7 @@ def _in_order(batches: list[pa.RecordBatch]) -> bool:
 
 
 def _sorted(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """The rows of a micro-batch in the order of their keys: what a shuffle has mixed."""
+    """The rows of a micro-batch in the order of their keys, which a shuffle may have mixed."""
     table = pa.Table.from_batches(batches)
     keys = [(name, "ascending") for name in KEY_TYPES if name in table.schema.names]
     return table.sort_by(keys).combine_chunks().to_batches()

@@ -1,4 +1,4 @@
-"""Whether a session can hold a run: kind, failure limit, task slots. Told before the run starts, which would hang."""
+"""Checks whether a session can host a run: kind, failure limit, task slots. Without the check the run would hang."""
 
 import re
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from riprap.base.clock import Clock
 from riprap.base.errors import MissingPrerequisite, UsageError
 from riprap.spark.settings import DAEMON, FAILURES
 
-FEWEST_FAILURES = 1_000  # a session that gives up earlier gives up in the middle of a run
+FEWEST_FAILURES = 1_000  # a session with a lower limit may give up in the middle of a run
 _FIRST = 60.0  # seconds to wait for the first executor of a cluster
-_SETTLED = 2.0  # seconds without a further one after which no more are expected
-_VACATED = 10.0  # seconds to wait for slots that are taken: Spark lists tasks for a while after they have ended
+_SETTLED = 2.0  # seconds without a new executor after which no more are expected
+_VACATED = 10.0  # seconds to wait for occupied slots: Spark lists tasks for a while after they have ended
 _POLL = 0.1  # seconds
 
 
 @dataclass(frozen=True)
 class Slots:
-    """Task slots of a session. `executors` has the slots of each, without the driver where it runs no tasks."""
+    """Task slots of a session. `executors`: the slots of each, without the driver if it runs no tasks."""
 
     executors: tuple[int, ...]
     busy: int
@@ -29,12 +29,12 @@ class Slots:
 
     @property
     def spare(self) -> int:
-        """Free slots that are left when the largest executor is lost."""
+        """Free slots after the loss of the largest executor."""
         return max(self.free - max(self.executors, default=0), 0)
 
 
 def check_hosting(spark: SparkSession, elements: int, clock: Clock) -> tuple[str, ...]:
-    """Raise if the session cannot host that many elements; else what a user should know of its recoveries."""
+    """Raise if the session cannot host that many elements; else return warnings about its recoveries."""
     if not hasattr(spark, "_jsc"):
         raise UsageError(
             "a Spark Connect session cannot host processing elements, which need the driver's SparkContext: "
@@ -53,7 +53,7 @@ def check_hosting(spark: SparkSession, elements: int, clock: Clock) -> tuple[str
 
 
 def check_executor_kill(spark: SparkSession) -> None:
-    """Raise where killing an executor would kill the driver."""
+    """Raise if killing an executor would kill the driver."""
     if is_local(spark):
         raise UsageError(
             f"executor@ in --kill: on master {spark.sparkContext.master} the executor is the driver; "
@@ -66,7 +66,7 @@ def is_local(spark: SparkSession) -> bool:
 
 
 def failure_limit(master: str, setting: str) -> int:
-    """How many failures of one task end its job: local mode takes it from the master alone and ignores the setting."""
+    """How many failures of one task end its job: local mode reads it from the master and ignores the setting."""
     if master == "local" or master.startswith("local["):
         match = re.fullmatch(r"local\[[^,]+,\s*(\d+)\s*\]", master)
         return int(match.group(1)) if match else 1
@@ -85,7 +85,7 @@ def _check_failure_limit(spark: SparkSession) -> None:
     )
     raise UsageError(
         f"the Spark session on {master} gives up at failure {limit} of a task, and every death of a "
-        f"processing element is one (at least {FEWEST_FAILURES} are needed): {remedy}"
+        f"processing element counts as one (at least {FEWEST_FAILURES} are needed): {remedy}"
     )
 
 
@@ -93,14 +93,16 @@ def _slots(spark: SparkSession) -> Slots:
     local = is_local(spark)
     listed = spark.sparkContext._jsc.sc().statusStore().executorList(True)  # only active ones
     executors = [listed.apply(number) for number in range(listed.size())]
-    working = [each for each in executors if local or each.id() != "driver"]
+    working = [executor for executor in executors if local or executor.id() != "driver"]
     cores = int(_setting(spark, "spark.task.cpus", "1"))
-    # Not `maxTasks`: that follows spark.executor.cores, also where the master overrules it.
-    return Slots(tuple(each.totalCores() // cores for each in working), sum(each.activeTasks() for each in working))
+    # Not `maxTasks`: it follows spark.executor.cores even if the master overrides it.
+    slots = tuple(executor.totalCores() // cores for executor in working)
+    return Slots(slots, sum(executor.activeTasks() for executor in working))
 
 
 def _settled_slots(spark: SparkSession, elements: int, clock: Clock) -> Slots:
-    """Executors of a cluster come one after another: wait for enough slots, spare ones too, or until no more come."""
+    """Executors of a cluster register one after another: wait for enough slots, with spare ones, or until no more
+    register."""
     slots = _slots(spark)
     since = clock.monotonic()
     while slots.spare < elements and clock.monotonic() - since < (_SETTLED if slots.executors else _FIRST):
@@ -113,7 +115,7 @@ def _settled_slots(spark: SparkSession, elements: int, clock: Clock) -> Slots:
 
 
 def _vacated_slots(spark: SparkSession, elements: int, clock: Clock, slots: Slots) -> Slots:
-    """Where there are enough but some are taken, perhaps by a run that has just ended, wait for them."""
+    """If there are enough slots but some are occupied, perhaps by a run that has just ended, wait for them."""
     since = clock.monotonic()
     while slots.free < elements <= sum(slots.executors) and clock.monotonic() - since < _VACATED:
         clock.sleep(_POLL)
@@ -135,7 +137,7 @@ def _too_few(spark: SparkSession, slots: Slots, elements: int, local: bool) -> s
 
 
 def _about_spare_slots(slots: Slots, elements: int, local: bool) -> tuple[str, ...]:
-    if local:  # there is no executor to lose without the driver
+    if local:  # the driver is the executor
         return ()
     if slots.spare >= elements:
         return ()
@@ -150,7 +152,7 @@ def _about_the_daemon(spark: SparkSession) -> tuple[str, ...]:
     if _setting(spark, "spark.python.daemon.module", "") == DAEMON:
         return ()
     return (
-        "a restarted element will import its libraries anew, which takes seconds: "
+        "a restarted element will import its libraries again, which takes seconds: "
         f"start the session with spark.python.daemon.module={DAEMON}",
     )
 

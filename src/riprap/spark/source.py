@@ -1,17 +1,16 @@
-"""The Spark data source `riprap`: persistent streams as DataFrames, of the past and live. Arrow in and out.
+"""The Spark data source `riprap`: persistent streams as DataFrames, batch and streaming. Arrow in and out.
 
-A position in the stream is Spark's offset: `{"position": rows before it}`; where a sink in several shards wrote several
-streams, one for each of them: `{"0": …, "1": …}`. Options:
+Spark's offset is a position in the stream: `{"position": rows before it}`; if a sink wrote several shards, one position
+for each: `{"0": …, "1": …}`. Options:
 
     path                                      the stream, or the directory of its shards
     startTs, endTs, startSeq, endSeq          bounds on rows, answered from the index; ends are exclusive
-    columns                                   names with commas between them
+    columns                                   names, separated by commas
     maxRowsPerTrigger, maxBytesPerTrigger     admission control of a streaming read
-    reader                                    name to register a streaming read under: retention spares what it needs
+    reader                                    registers a streaming read under this name: retention keeps what it needs
 
-Filters on `_ts` and `_seq` become bounds too when `spark.sql.python.filterPushdown.enabled` is on. Spark then plans the
-read in a worker of its own, and refuses a reader with `pushFilters` in any other: so only there is the reader one that
-has it.
+Filters on `_ts` and `_seq` become bounds, too, when `spark.sql.python.filterPushdown.enabled` is on. Spark then plans
+the read in a separate worker, and refuses a reader with `pushFilters` in any other: so only that worker gets one.
 """
 
 import os
@@ -55,7 +54,7 @@ from riprap.streams.stream import PersistentStream
 
 T = TypeVar("T")
 _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
-_TASK_BYTES = 32 << 20  # neighbouring small segments share a task up to this: a task costs some 50 ms
+_TASK_BYTES = 32 << 20  # adjacent small segments share a task up to this: a task costs about 50 ms
 
 
 @dataclass(frozen=True)
@@ -106,18 +105,18 @@ def path_option(options: Any) -> str:
     return str(path)
 
 
-def _in_a_sentence(method: Callable[..., T]) -> Callable[..., T]:
-    """What a user did wrong comes out of Spark's worker as its message alone, without the worker's traceback."""
+def _without_traceback(method: Callable[..., T]) -> Callable[..., T]:
+    """Report a user's error from Spark's worker as its message alone, without the worker's traceback."""
 
     @wraps(method)
-    def told(*arguments: Any, **options: Any) -> T:
+    def wrapped(*arguments: Any, **options: Any) -> T:
         try:
             return method(*arguments, **options)
         except RiprapError:
-            os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # PySpark asks for it when it reports what its worker raised
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # PySpark checks it when it reports an error of its worker
             raise
 
-    return told
+    return wrapped
 
 
 class StreamSource(DataSource):
@@ -127,7 +126,7 @@ class StreamSource(DataSource):
     def name(cls) -> str:
         return "riprap"
 
-    @_in_a_sentence
+    @_without_traceback
     def schema(self) -> StructType:
         options = read_options(self.options)
         schema = PersistentStream.open(shards(real(options.path))[0]).schema
@@ -138,20 +137,20 @@ class StreamSource(DataSource):
             schema = pa.schema([schema.field(name) for name in options.columns])
         return from_arrow_schema(schema)
 
-    @_in_a_sentence
+    @_without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
         kind = FilteringPastReader if _PUSHDOWN_WORKER in sys.modules else PastReader
         return kind(read_options(self.options), schema)
 
-    @_in_a_sentence
+    @_without_traceback
     def streamReader(self, schema: StructType) -> "LiveReader":
         return LiveReader(read_options(self.options), schema)
 
-    @_in_a_sentence
+    @_without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
         return BatchSink(path_option(self.options), schema, overwrite, self._merge())
 
-    @_in_a_sentence
+    @_without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:
         return StreamSink(path_option(self.options), schema, overwrite, self._merge())
 
@@ -168,7 +167,7 @@ class Part(InputPartition):
 
 
 class _Reads:
-    """What the readers of the past and the live one share. Pickled to tasks: holds no open stream."""
+    """The common part of the batch and the streaming reader. It is pickled to tasks, so it holds no open stream."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options = options
@@ -213,14 +212,14 @@ class PastReader(_Reads, DataSourceReader):
 
 class FilteringPastReader(PastReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Narrow the bounds. Every filter is handed back, so Spark applies it again and nothing depends on ours."""
+        """Narrow the bounds. Every filter is returned, so Spark applies it again, and results do not depend on ours."""
         for filter_ in filters:
             self.bounds = narrowed(self.bounds, filter_)
         return filters
 
 
 def narrowed(bounds: Bounds, filter_: Filter) -> Bounds:
-    """The bounds and the filter, as far as bounds can say it."""
+    """The bounds combined with the filter, as far as bounds can express it."""
     column = getattr(filter_, "attribute", None)
     value = getattr(filter_, "value", None)
     if column == ("_ts",) and isinstance(value, datetime):
@@ -240,7 +239,7 @@ def narrowed(bounds: Bounds, filter_: Filter) -> Bounds:
 
 
 class LiveReader(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are positions. `latestOffset` reads the stream's mark, 64 bytes: an idle query calls it all the time."""
+    """Offsets are positions. `latestOffset` reads only the stream's mark, 64 bytes: an idle query polls it."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         super().__init__(options, schema)
@@ -251,7 +250,7 @@ class LiveReader(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**self.__dict__, "_open": None}
 
     def _streams(self) -> dict[str, tuple[str, PersistentStream]]:
-        """By the name that each has in an offset: its path, and itself."""
+        """By its name in an offset: the path and the stream."""
         if self._open is None:
             paths = shards(real(self.options.path))
             names = ["position"] if len(paths) == 1 else [os.path.basename(path) for path in paths]
@@ -276,7 +275,7 @@ class LiveReader(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        """Of several streams each gets its share of the limit, and at least a row."""
+        """Each of several streams gets its share of the limit, and at least one row."""
         found = {}
         for name, (_, stream) in self._streams().items():
             position, end = start.get(name, 0), stream.stable().position

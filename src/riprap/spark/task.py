@@ -1,4 +1,4 @@
-"""What a task runs, by a name that costs the driver nothing: the element's own modules load in the worker alone."""
+"""The function that a task runs. Importing it is cheap for the driver: only the worker loads the element's modules."""
 
 from riprap.runtime.run_context import Run
 

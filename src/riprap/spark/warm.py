@@ -1,9 +1,9 @@
-"""Everything that a processing element imports, loaded: what a process has to be like that workers are forked from.
+"""Loads everything that a processing element imports, in the process that workers are forked from.
 
-Nothing may happen here that starts a thread: a fork has only the thread that forked, and a library that had others
-waits for them for ever (a Polars query before the fork hangs every query after it). Importing these libraries is safe:
-only the allocator's background thread comes with them, which jemalloc itself sees through a fork. Polars is not among
-them, because its import alone starts one.
+Nothing here may start a thread: a fork has only the thread that forked, and a library waits forever for its other
+threads (a Polars query before the fork hangs every query after it). Importing these libraries is safe: they start only
+the allocator's background thread, which jemalloc handles over a fork. Polars is not among them, because its import
+starts one.
 """
 
 import gc
@@ -27,25 +27,25 @@ from riprap.spark.settings import MOST_SOCKET_DIRECTORY
 with suppress(ImportError):
     import pandas  # noqa: F401  (where it is installed Arrow imports it when it first makes an array of Python values)
 
-load()  # what is compiled, from the cache
+load()  # compiled functions, from the cache
 load_kernels()
 
 
 def serve(executor: int) -> None:
-    """Be the daemon of an executor, until it closes the pipe at file 0."""
+    """Serve as the daemon of an executor, until it closes the pipe at file descriptor 0."""
     remember_executor(executor)
-    # Spark has every worker look anew at all places that Python has imported from. For each package inside pyspark.zip
-    # that reads the whole archive again, 0.2 s of a core in all: so let there be none that is known.
+    # Spark makes every worker invalidate all import caches. For each package inside pyspark.zip that reads the whole
+    # archive again, 0.2 s of a core in total: so clear the cache here.
     sys.path_importer_cache.clear()
-    _listen_in_private()
+    _use_private_sockets()
     gc.freeze()  # what is loaded stays in memory shared with the workers
     manager()
 
 
-def _listen_in_private() -> None:
-    """Where workers are reached over Unix sockets nobody asks for a secret: only this user may get to them.
+def _use_private_sockets() -> None:
+    """Unix sockets of workers require no secret, so only this user may reach them.
 
-    The directory that the driver names may belong to another user than the executor's.
+    The directory that the driver specifies may belong to another user than the executor's.
     """
     if os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED", "").lower() == "true":
         directory = scratch_directory("daemon")

@@ -1,20 +1,20 @@
-"""Workers import while the JVM starts: a process that loads everything beforehand, and forks Spark's daemon when asked.
+"""The warm-up server: imports everything while the JVM starts, and forks Spark's daemon on request.
 
-Spark starts its daemon with the first task, seconds after a command began, and only then everything would be imported.
-So the driver starts this process with the JVM (`launching.py`), and names its socket in the JVM's environment. The
-daemon that Spark then starts finds it there, hands over its files 0, 1 and 2, its arguments and its environment, and
-waits; the nursery forks, and the fork is what Spark takes for its daemon.
+Spark starts its daemon with the first task, seconds after the start of a command, and would import everything only
+then. So the driver starts this process together with the JVM (`launching.py`), and puts the path of its socket into the
+JVM's environment. The daemon that Spark starts later connects to it, passes its file descriptors 0, 1 and 2, its
+arguments and its environment, and waits; the warm-up server forks, and the fork acts as Spark's daemon.
 
-    driver ── pipe ── nursery ── fork ──► daemon ── fork ──► workers
-      │                  ▲ socket           ▲
-      └── pipe ── JVM ── starts ── daemon.py┘ its files
+    driver ── pipe ── warm-up server ── fork ──► daemon ── fork ──► workers
+      │                  ▲ socket                  ▲
+      └── pipe ── JVM ── starts ── daemon.py ──────┘ its file descriptors
 
-Fault model. The nursery ends when its driver does, at the end of its pipe, also while it still imports (a signal tells
-of it); the daemon when the JVM does, likewise. A nursery that is not there any more is no loss: the daemon imports for
-itself. Daemons may be asked for any number of times. The socket is in a directory that only the user can enter.
+Fault model. The warm-up server ends with its driver, at the end of its pipe, even while it still imports (by a signal);
+the daemon ends with the JVM in the same way. If the warm-up server is gone, the daemon imports for itself. Daemons may
+be requested any number of times. The socket is in a directory that only the user can enter.
 
-A request, in one connection: length of what follows (4 bytes) with the three files, then JSON. The connection ends with
-the daemon.
+A request, in one connection: the length of the rest (4 bytes) with the three file descriptors, then JSON. The
+connection ends with the daemon.
 """
 
 import fcntl
@@ -29,15 +29,15 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-SOCKET = "RIPRAP_NURSERY"  # in the environment of the JVM: where it listens
+SOCKET = "RIPRAP_WARM_SERVER"  # in the environment of the JVM: the path of the socket
 _MOST = 16 << 20  # bytes of a request
-_PATIENCE = 300.0  # seconds to import, on a machine that is very busy
+_PATIENCE = 300.0  # seconds to import, on a very busy machine
 _FILES = (0, 1, 2)
 
 
 def begin(path: str) -> "subprocess.Popen[bytes]":
-    """Start a nursery that will listen there; it ends when the pipe to it is closed."""
-    # Strings hash as they do in Spark's own workers, and no library starts threads: a fork would lose them.
+    """Start a warm-up server that will listen there; it ends when the pipe to it is closed."""
+    # Strings hash as in Spark's own workers, and no library starts threads: a fork would lose them.
     environment = {**os.environ, "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "riprap.spark.warm_server", path],
@@ -51,16 +51,16 @@ def begin(path: str) -> "subprocess.Popen[bytes]":
 # In the daemon that Spark starts --------------------------------------------------------------------------------------
 
 
-def served_by_nursery() -> bool:
-    """Have the nursery be the daemon, and wait for its end; False: there is none."""
+def served_by_warm_server() -> bool:
+    """Let a fork of the warm-up server act as the daemon, and wait for its end; False: there is no server."""
     path = os.environ.get(SOCKET)
     if path is None:
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             connection.connect(path)
-            wanted = {"arguments": sys.argv[1:], "environment": dict(os.environ), "executor": os.getppid()}
-            text = json.dumps(wanted).encode()
+            request = {"arguments": sys.argv[1:], "environment": dict(os.environ), "executor": os.getppid()}
+            text = json.dumps(request).encode()
             socket.send_fds(connection, [len(text).to_bytes(4, "big")], list(_FILES))
             connection.sendall(text)
             connection.settimeout(_PATIENCE)
@@ -74,13 +74,13 @@ def served_by_nursery() -> bool:
         return True
 
 
-# The nursery ----------------------------------------------------------------------------------------------------------
+# The warm-up server ---------------------------------------------------------------------------------------------------
 
 
 def main(path: str) -> None:
-    """Load everything, then fork a daemon for whoever asks, until the driver has ended."""
+    """Load everything, then fork a daemon for each request, until the driver has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for daemons
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no waiting for daemons
     _end_with(0)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(path)
@@ -90,16 +90,16 @@ def main(path: str) -> None:
         gc.freeze()
         _end_with(None)
         while 0 not in select.select([0, listening.fileno()], [], [])[0]:
-            request = _taken(listening)
+            request = _accepted(listening)
             if request is not None:
                 listening.close()
                 warm.serve(_become(*request))
 
 
 def _end_with(pipe: int | None) -> None:
-    """End at once, whatever it does, when the other end of this pipe is closed; None: from now on it looks itself.
+    """End at once when the other end of this pipe is closed; None: from now on the caller polls the pipe.
 
-    Nothing but a signal interrupts imports that take seconds, and nobody starts a thread where forks come from.
+    Only a signal interrupts imports that take seconds, and a process that forks must not start a thread.
     """
     flags = fcntl.fcntl(0, fcntl.F_GETFL) & ~os.O_ASYNC
     if pipe is None:
@@ -112,19 +112,19 @@ def _end_with(pipe: int | None) -> None:
         sys.exit(0)
 
 
-def _taken(listening: socket.socket) -> tuple[socket.socket, list[int], dict[str, Any]] | None:
-    """A request, in the process that is to serve it; None in the nursery itself."""
+def _accepted(listening: socket.socket) -> tuple[socket.socket, list[int], dict[str, Any]] | None:
+    """A request, in the forked process that serves it; None in the warm-up server itself."""
     connection, _ = listening.accept()
     files: list[int] = []
     with connection:
         try:
             connection.settimeout(_PATIENCE)
             length, files, _, _ = socket.recv_fds(connection, 4, len(_FILES))
-            wanted = _read(connection, int.from_bytes(length, "big"))
+            request = _read(connection, int.from_bytes(length, "big"))
             if len(files) == len(_FILES) and os.fork() == 0:
-                return connection.dup(), files, wanted
+                return connection.dup(), files, request
         except (OSError, ValueError):
-            pass  # whoever asked is gone, or hears nothing and imports for itself
+            pass  # the client is gone, or gets no answer and imports for itself
     for file in files:
         os.close(file)
     return None
@@ -132,32 +132,32 @@ def _taken(listening: socket.socket) -> tuple[socket.socket, list[int], dict[str
 
 def _read(connection: socket.socket, length: int) -> dict[str, Any]:
     if not 0 < length <= _MOST:
-        raise ValueError("this is no request")
+        raise ValueError("this is not a request")
     text = b""
     while len(text) < length:
         part = connection.recv(length - len(text))
         if not part:
-            raise ValueError("the request ends before its end")
+            raise ValueError("the request is truncated")
         text += part
-    wanted = json.loads(text)
-    if not isinstance(wanted, dict):
-        raise ValueError("this is no request")
-    return wanted
+    request = json.loads(text)
+    if not isinstance(request, dict):
+        raise ValueError("this is not a request")
+    return request
 
 
-def _become(connection: socket.socket, files: list[int], wanted: dict[str, Any]) -> int:
-    """Take the place of the process that asked; gives its parent, the executor."""
+def _become(connection: socket.socket, files: list[int], request: dict[str, Any]) -> int:
+    """Take the place of the process that sent the request; returns its parent, the executor."""
     for file, place in zip(files, _FILES, strict=True):
         os.dup2(file, place)
         os.close(file)
     os.environ.clear()
-    os.environ.update(wanted["environment"])
-    sys.argv[1:] = wanted["arguments"]
-    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    sys.path += [place for place in given if place and place not in sys.path]
-    os.register_at_fork(after_in_child=connection.close)  # it is to end with the daemon, whatever its workers do
+    os.environ.update(request["environment"])
+    sys.argv[1:] = request["arguments"]
+    places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path += [place for place in places if place and place not in sys.path]
+    os.register_at_fork(after_in_child=connection.close)  # it ends with the daemon, even if workers live on
     connection.sendall(b"y")
-    return int(wanted["executor"])
+    return int(request["executor"])
 
 
 if __name__ == "__main__":
