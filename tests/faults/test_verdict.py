@@ -26,9 +26,7 @@ def two_sinks():
 def summary(target, sink, R, I, covered=2.0):  # noqa: E741
     metrics = Metrics(0.0, (0.0, "A"), R, I)
     outage = OutageSummary(Duration(4_000_000), "peak", 100, np.ones(1), np.ones((1, 1)), R, I)
-    return TargetSummary(
-        target, sink, metrics, metrics, [outage], [np.zeros(1)], [R], [I], None, None, covered, 0, True
-    )
+    return TargetSummary(target, sink, metrics, metrics, [outage], [np.zeros(1)], [R], [I], None, covered, 0, True)
 
 
 @pytest.mark.parametrize("order", [1, -1])

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from tests.planner.covers import covers
 from tests.planner.strategies import bounded
 
 from riprap.base.errors import UsageError
 from riprap.planner.exact import solve
-from riprap.planner.model import covers, effect
+from riprap.planner.model import effect
 from riprap.planner.problem import problem
 from riprap.planner.published_dag import candidates, dag
 from riprap.planner.published_heuristic import HeuristicState

@@ -6,9 +6,11 @@ Names of the parts get a prefix, `part.name`, except those of shared places, whi
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from tests.san.programs import rename
+
 from riprap.base.errors import known
 from riprap.san.formalism import Activity, ActivityCase, Distribution, InputGate, Network, Number, OutputGate, SanPlace
-from riprap.san.language import expression, program, rename
+from riprap.san.language import expression, program
 from riprap.san.resolved import NetworkError
 
 

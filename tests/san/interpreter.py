@@ -7,11 +7,12 @@ from collections import ChainMap
 from dataclasses import dataclass, field
 
 import numpy as np
+from tests.san.programs import execute
 
 from riprap.san import samplers
 from riprap.san.formalism import DistributionKind, Measure, Network
 from riprap.san.generator import uniform
-from riprap.san.language import evaluate, execute
+from riprap.san.language import evaluate
 from riprap.san.resolved import TOLERANCE, Resolved, ResolvedActivity, resolve
 from riprap.san.simulate import LOOP_LIMIT, RING, Span, Trajectory, Trouble, error_of
 

@@ -12,10 +12,11 @@ import numpy as np
 from scipy.sparse import csr_matrix, diags, lil_matrix
 from scipy.sparse.linalg import spsolve
 from scipy.stats import poisson
+from tests.san.programs import execute
 
 from riprap.base.errors import UsageError
 from riprap.san.formalism import DistributionKind, Measure, Network
-from riprap.san.language import Code, evaluate, execute
+from riprap.san.language import Code, evaluate
 from riprap.san.resolved import Resolved, ResolvedActivity, check_delay_parameter, check_probabilities, resolve
 from riprap.san.simulate import Trouble, error_of
 

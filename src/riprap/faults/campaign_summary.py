@@ -60,7 +60,6 @@ class TargetSummary:
     recovery: Sequence[int]  # by offset: R
     impact: Sequence[float]  # by offset: I
     impact_interval: Interval | None  # of I at the worst offset, over repetitions
-    quality_interval: Interval | None  # of the quality score at the decisive outage, over offsets and repetitions
     covered: float  # sections that the decisive outage covers
     flagged: int  # sections whose golden score is 0 and whose faulty score is not
     sensitive: bool  # whether the score of any section changes significantly (Kolmogorov–Smirnov)
@@ -132,7 +131,6 @@ class _Cube:
             recovery,
             impact,
             metrics.interval(np.array(impacts)),
-            metrics.interval(samples[:, decisive].ravel()),
             self._covered(decisive),
             sum(flagged for _, flagged in paired),
             any(self._sensitive(i, decisive) for i in range(len(self.settings.offsets))),

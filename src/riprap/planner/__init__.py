@@ -1,1 +1,1 @@
-"""Where to keep backups: the fewest for a bound on recovery latency, and the best protection for a budget. No Spark."""
+"""Plans: the cheapest backups for a bound on recovery latency, and the best protection for a budget. Without Spark."""

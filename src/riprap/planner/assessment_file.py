@@ -68,8 +68,8 @@ class OperatorImpact:
     memory: float = 0.0  # bytes
     state: float = 0.0  # bytes
     output: float = 0.0  # bytes/s
-    quality: ByOutage = field(default_factory=dict)  # score over golden score; empty: not known
-    recovery: ByOutage = field(default_factory=dict)  # sections until the output is right again; empty: not known
+    quality: ByOutage = field(default_factory=dict)  # score over golden score; empty: unknown
+    recovery: ByOutage = field(default_factory=dict)  # sections until the output is correct again; empty: unknown
 
     def quality_impact(self, outage: Duration, age: Duration) -> float:
         """Quality impact of one failure with this effective outage and this age of the state."""
