@@ -298,8 +298,8 @@ class AggregateOperator(WindowedOperator):
         every = self.spec.every
         if not isinstance(every, Time | Session):
             return key
-        number, beside = (key.ts, 0) if isinstance(every, Session) else divmod(key.ts, every.size)
-        return key if beside else behind_boundary(key, number, int(_HASH_BITS))
+        number, remainder = (key.ts, 0) if isinstance(every, Session) else divmod(key.ts, every.size)
+        return key if remainder else behind_boundary(key, number, int(_HASH_BITS))
 
     def watermark(self, key: OrderKey) -> list[Emission]:
         return self._emit_until(key.ts) if self._waits_for(key.ts) else []

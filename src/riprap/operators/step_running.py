@@ -102,8 +102,8 @@ class _Step:
         new = block.sub(f"if {self.ints}[{g}, 1] == 0:")  # the sums belong to another window: add up this one
         new.add(f"{self.ints}[{g}, 1] = 1", f"{lo} = {self.rings}[{g}, 2]")
         self._zero(new)
-        again = new.sub(f"for w in range({lo}, {a}):")
-        self._shift(again, "w", +1)
+        adding = new.sub(f"for w in range({lo}, {a}):")
+        self._shift(adding, "w", +1)
         if isinstance(spec.window, Time):
             now = function.counter(f"{name}_now", lambda: int(operator.now[0]))
             function.after.append(lambda: operator.now.__setitem__(0, function.value_of(now)))
@@ -114,9 +114,9 @@ class _Step:
         else:
             size = function.number(f"{name}_size", lambda: cast(Count, spec.window).size)
             old = f"{a} + 1 - {lo} > {size}"
-        gone = block.sub(f"while {old}:")
-        self._shift(gone, lo, -1)
-        gone.add(f"{lo} += 1")
+        evicting = block.sub(f"while {old}:")
+        self._shift(evicting, lo, -1)
+        evicting.add(f"{lo} += 1")
         if self.summed:
             self._zero(block.sub(f"if {lo} == {a}:"))  # the window is empty, so nothing is lost
         self._move(block, a, lo)
@@ -170,8 +170,8 @@ class _Step:
     def _names(self, column: str) -> tuple[str, ...]:
         stem, rare = f"{self.name}_{identifier(column)}_run", 3 + 3 * self.operator.places[column]
         # How many values are infinite or NaN changes so seldom that the number stays in its array.
-        beside = (f"{self.ints}[{self.g}, {rare + side}]" for side in (0, 1))
-        return f"{stem}_n", f"{stem}_t", f"{stem}_u", f"{stem}_l", *beside
+        special_counts = (f"{self.ints}[{self.g}, {rare + side}]" for side in (0, 1))
+        return f"{stem}_n", f"{stem}_t", f"{stem}_u", f"{stem}_l", *special_counts
 
     def _floats(self, column: str) -> bool:
         return pa.types.is_floating(self.operator.stores[0].type_of(column))
@@ -237,9 +237,9 @@ class _Step:
             f"{s} = {t} + {x}", f"{y} = {s} - {t}", f"{d} = ({t} - ({s} - {y})) + ({x} - {y})", f"{t} = {s}",
             f"{s} = {u} + {d}", f"{y} = {s} - {u}", f"{lost} += abs(({u} - ({s} - {y})) + ({d} - {y}))", f"{u} = {s}",
         )  # fmt: skip
-        beside, own = body.sub("else:"), (above, below)[::sign]
-        beside.sub(f"if not {x} < 0.0:").add(f"{own[0]} {plus}= 1")
-        beside.sub(f"if not {x} > 0.0:").add(f"{own[1]} {plus}= 1")
+        special, counts = body.sub("else:"), (above, below)[::sign]
+        special.sub(f"if not {x} < 0.0:").add(f"{counts[0]} {plus}= 1")
+        special.sub(f"if not {x} > 0.0:").add(f"{counts[1]} {plus}= 1")
 
     def _move(self, block: Block, a: str, lo: str) -> None:
         """Move a full ring to the end of the arrays, and double its places."""
@@ -308,14 +308,14 @@ class _Step:
         block.add(f"{result} = ({t} + {u}) + 0.0")
         doubtful = block.sub(f"if {lost} != 0.0 or not np.isfinite({result}):")
         self._empty(doubtful, column)
-        again = doubtful.sub(f"for w in range({lo}, {a}):")
+        adding = doubtful.sub(f"for w in range({lo}, {a}):")
         place = self.function.fresh("p")
-        again.add(f"{place} = np.uint64({self.b} + (w & {self.c}))")
+        adding.add(f"{place} = np.uint64({self.b} + (w & {self.c}))")
         valid = no_nulls(self.function)
         if self._nullable(column):
             valid = stored_validity(self.function, self.name, self.operator, 0, column)
-            again = again.sub(f"if {valid}[{place}] != 0:")
-        self._add(again, column, self._stored(column, place), +1)
+            adding = adding.sub(f"if {valid}[{place}] != 0:")
+        self._add(adding, column, self._stored(column, place), +1)
         doubtful.add(f"{result} = ({t} + {u}) + 0.0")
         values = stored_column(self.function, self.name, self.operator, 0, column, pa.float64())
         doubtful.sub(f"if ({lost} != 0.0 or not np.isfinite({result})) and not certain({t}, {u}, {lost}):").add(
