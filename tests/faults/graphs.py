@@ -16,7 +16,7 @@ from riprap.faults.models import KINDS, STRIKES_ONCE, Fault
 from riprap.faults.recording import load, record
 from riprap.faults.scoring import parse_score
 from riprap.faults.trial_outputs import sink_reader
-from riprap.faults.trials import Bench
+from riprap.faults.trials import TrialContext
 from riprap.graph.builder import App
 from riprap.graph.order_keys import START_KEY
 from riprap.graph.specs import Sink
@@ -109,7 +109,7 @@ def bench_of(graph, recording, jitter, starts, kind):
     divided = runs_by_key(graph, kind)
     readers = readers_of(graph, recording)
     golden = golden_run(graph, recording, readers, jitter, starts, divided=divided)
-    return Bench(graph, recording, readers, jitter, golden, divided)
+    return TrialContext(graph, recording, readers, jitter, golden, divided)
 
 
 def targets_of(graph, fault):

@@ -20,7 +20,7 @@ from riprap.faults.divided import dividing_columns
 from riprap.faults.golden import golden_run
 from riprap.faults.scoring import parse_score
 from riprap.faults.trial_outputs import sink_reader
-from riprap.faults.trials import Bench
+from riprap.faults.trials import TrialContext
 from riprap.graph.builder import App
 from riprap.graph.windows import count, time, zero
 
@@ -112,7 +112,7 @@ def test_rows_by_part_of_several_sources_and_windows_of_time(recording):
     reader = sink_reader(graph, "Sink", parse_score("sum(x)", graph.input_schemas("Sink")[0], "Sink"), recording)
     golden = golden_run(graph, recording, [reader], None, [100], divided=False)
     assert golden.rows["Sink"].position.max() == recording.tuples
-    order, first = Bench(graph, recording, [reader], None, golden, False).by_part["Sink"]
+    order, first = TrialContext(graph, recording, [reader], None, golden, False).by_part["Sink"]
     assert sorted(order.tolist()) == list(range(golden.rows["Sink"].size))
     assert first.tolist() == [0, golden.rows["Sink"].size]
 

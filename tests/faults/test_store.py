@@ -17,7 +17,7 @@ from riprap.faults import golden, sealed, store, trials
 from riprap.faults.campaign_settings import CampaignSettings, Target, TargetProfile
 from riprap.faults.divided import dividing_columns, runs_by_key
 from riprap.faults.seeds import golden_outputs
-from riprap.faults.trials import Bench, replay
+from riprap.faults.trials import TrialContext, replay
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -43,7 +43,7 @@ def test_a_trial_from_disk_is_the_trial(folder, data, graph):
     store.save_golden(folder, 0, bench.golden, dict(bench.by_part))
     assert sealed.sound(folder / "golden-0")
     kept, index = store.load_golden(folder, 0, list(bench.golden.rows))
-    again = Bench(graph, recording, bench.readers, jitter, kept, bench.divided)
+    again = TrialContext(graph, recording, bench.readers, jitter, kept, bench.divided)
     again.__dict__["by_part"] = index
     before, after = replay(bench, targets, fault), replay(again, targets, fault)
     assert kept.emitted == bench.golden.emitted

@@ -13,7 +13,7 @@ from riprap.san.compiled import compile_network
 from riprap.san.generator import key
 from riprap.san.simulate import Span
 from riprap.san.streaming.application import Application, ModelStream
-from riprap.san.streaming.deployment import Reading
+from riprap.san.streaming.deployment import GroupInterpretation
 from riprap.san.streaming.failures import Faults, ModelHost
 from riprap.san.streaming.scenario import ModelProtection, ModelScenario
 from riprap.san.streaming.template import build
@@ -154,7 +154,7 @@ GRID = {
     "groups, rare": ModelScenario(diamond(40.0), GROUPS, Faults(0.005, 0.002, recovery=3.0), 100.0),
     "groups, frequent": ModelScenario(diamond(60.0, 0.7), GROUPS, Faults(0.04, 0.01, recovery=4.0), 80.0),
     "groups, standby counts and fills up rightly": ModelScenario(
-        diamond(60.0, 0.7), GROUPS, Faults(0.04, 0.01, recovery=4.0), 80.0, Reading(True, False)
+        diamond(60.0, 0.7), GROUPS, Faults(0.04, 0.01, recovery=4.0), 80.0, GroupInterpretation(True, False)
     ),
     "copies": ModelScenario(diamond(50.0), COPIES, Faults(sdc_rate=0.02), 60.0),
     "mixture": ModelScenario(
@@ -225,9 +225,9 @@ def test_groups_are_more_available_than_nothing(crash_rate, recovery, rate):
         scenario = ModelScenario(diamond(rate), (ModelProtection(technique, inner),), faults, 300.0, reading)
         return scenario.job().rows(0, 1500)[:, 0].mean()
 
-    nothing = availability("none", Reading())
-    assert availability("ha-group", Reading()) > nothing + 0.01
-    assert availability("ha-group", Reading(standby_counts=True)) < nothing
+    nothing = availability("none", GroupInterpretation())
+    assert availability("ha-group", GroupInterpretation()) > nothing + 0.01
+    assert availability("ha-group", GroupInterpretation(standby_counts=True)) < nothing
 
 
 def test_without_faults_everything_is_available_and_nothing_tainted():

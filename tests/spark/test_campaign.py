@@ -84,7 +84,7 @@ def test_trials_on_spark_are_those_of_a_whole_re_run(assessment, inputs):
     target, offset = next(iter(units(settings)))
     longest = job.outages(target, offset)[-1]
     fault = longest.fault(GRAPH, job.recording, settings)
-    slow = rerun(job.benches[1], settings.targets[target].operators, fault)["Sink"]
+    slow = rerun(job.contexts[1], settings.targets[target].operators, fault)["Sink"]
     row = next(
         row
         for row in assessment.result.trials.to_pylist()

@@ -45,7 +45,7 @@ def profiled(path: Path) -> bool:
 
 
 def save_golden(path: Path, run: int, golden: Golden, index: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
-    """`index`: each sink's rows by part, as `Bench.by_part`."""
+    """`index`: each sink's rows by part, as `TrialContext.by_part`."""
     work = fresh(path / f"golden-{run}")
     for sink, rows in golden.rows.items():
         _save_rows(work, sink, rows)

@@ -33,7 +33,7 @@ CHEAPER_THAN_CHECKS = 20_000  # tuples: with fewer left, running to the end is f
 
 
 @dataclass(frozen=True)
-class Bench:
+class TrialContext:
     """Everything that trials with one jitter share."""
 
     graph: Graph
@@ -84,84 +84,84 @@ class Bench:
         return int(self.recording.positions_of(keys)[0])
 
 
-def rerun(bench: Bench, targets: Sequence[str], fault: Fault) -> dict[str, Difference]:
+def rerun(context: TrialContext, targets: Sequence[str], fault: Fault) -> dict[str, Difference]:
     """By sink: runs the rewritten graph over the whole stream."""
-    engine = Engine(with_fault(bench.graph, targets, fault), jitter=bench.jitter, cut_everywhere=True)
-    outputs = list(bench.recording.feed(engine, 0, bench.recording.tuples))
+    engine = Engine(with_fault(context.graph, targets, fault), jitter=context.jitter, cut_everywhere=True)
+    outputs = list(context.recording.feed(engine, 0, context.recording.tuples))
     result = {}
-    for reader in bench.readers:
-        golden = bench.golden.rows[reader.sink]
+    for reader in context.readers:
+        golden = context.golden.rows[reader.sink]
         result[reader.sink] = difference(golden, np.arange(golden.size), reader.read(outputs))
     return result
 
 
-def replay(bench: Bench, targets: Sequence[str], fault: Fault) -> dict[str, Difference]:
+def replay(context: TrialContext, targets: Sequence[str], fault: Fault) -> dict[str, Difference]:
     """By sink: runs from the golden state at the start until the effect of the fault ends."""
-    recording = bench.recording
-    over = bench.position_of(fault.end)
-    start = bench.position_of(fault.start if fault.loses_state else fault.restored)
-    anchor = bench.position_of(fault.start)
+    recording = context.recording
+    over = context.position_of(fault.end)
+    start = context.position_of(fault.start if fault.loses_state else fault.restored)
+    anchor = context.position_of(fault.start)
     checks = [cut for cut in checks_after(anchor, recording.tuples) if cut > over]
-    remaining = _affected_parts(bench, targets, fault, start, over, checks)
-    engine = bench.engine(targets, fault, start)
+    remaining = _affected_parts(context, targets, fault, start, over, checks)
+    engine = context.engine(targets, fault, start)
     chosen = np.zeros(recording.parts, bool)
     chosen[remaining] = True
-    seen: dict[str, list[OutputRows]] = {reader.sink: [reader.read([])] for reader in bench.readers}
-    among: dict[str, list[np.ndarray]] = {reader.sink: [] for reader in bench.readers}
+    seen: dict[str, list[OutputRows]] = {reader.sink: [reader.read([])] for reader in context.readers}
+    among: dict[str, list[np.ndarray]] = {reader.sink: [] for reader in context.readers}
     at = start
     cuts = [*checks, recording.tuples]
     while len(remaining):
         cut = cuts.pop(0)
-        if bench.divided and recording.rows_left(remaining, at) < CHEAPER_THAN_CHECKS:
+        if context.divided and recording.rows_left(remaining, at) < CHEAPER_THAN_CHECKS:
             cut = recording.tuples
-        outputs = list(recording.feed(engine, at, cut, remaining if bench.divided else None))
-        for reader in bench.readers:
+        outputs = list(recording.feed(engine, at, cut, remaining if context.divided else None))
+        for reader in context.readers:
             rows = reader.read(outputs)
-            if bench.divided and rows.size:
+            if context.divided and rows.size:
                 rows = rows.rows(np.flatnonzero(chosen[recording.parts_of(rows.position)]))
             seen[reader.sink].append(rows)
         done = remaining
         if cut < recording.tuples:
             struck = not still_striking(engine, targets, fault)
-            done = _recovered(bench, engine, bench.golden.marks[cut], remaining) if struck else remaining[:0]
+            done = _recovered(context, engine, context.golden.marks[cut], remaining) if struck else remaining[:0]
         if len(done):
-            for reader in bench.readers:
-                among[reader.sink].append(_golden_rows(bench, reader.sink, done, start, cut))
+            for reader in context.readers:
+                among[reader.sink].append(_golden_rows(context, reader.sink, done, start, cut))
             chosen[done] = False
             remaining = np.flatnonzero(chosen)
         at = cut
     result = {}
     for sink, parts in seen.items():
         compared = np.sort(np.concatenate([np.empty(0, np.int64), *among[sink]]))
-        result[sink] = difference(bench.golden.rows[sink], compared, joined(parts))
+        result[sink] = difference(context.golden.rows[sink], compared, joined(parts))
     return result
 
 
 def _affected_parts(
-    bench: Bench, targets: Sequence[str], fault: Fault, start: int, over: int, checks: Sequence[int]
+    context: TrialContext, targets: Sequence[str], fault: Fault, start: int, over: int, checks: Sequence[int]
 ) -> np.ndarray:
     """Parts that the fault can affect: those with tuples in the outage, and those whose keys it put into tuples; all if
     state is lost."""
-    if not bench.divided or fault.loses_state:
-        return np.arange(bench.recording.parts)
-    affected = np.zeros(bench.recording.parts, bool)
-    for source in bench.recording.sources:
+    if not context.divided or fault.loses_state:
+        return np.arange(context.recording.parts)
+    affected = np.zeros(context.recording.parts, bool)
+    for source in context.recording.sources:
         affected[source.part[slice(*np.searchsorted(source.position, (start, over)))]] = True
     if fault.keys:
         affected |= np.isin(
-            bench.recording.hashes, _moved(bench, targets, fault, start, checks, np.flatnonzero(affected))
+            context.recording.hashes, _moved(context, targets, fault, start, checks, np.flatnonzero(affected))
         )
     return np.flatnonzero(affected)
 
 
 def _moved(
-    bench: Bench, targets: Sequence[str], fault: Fault, start: int, checks: Sequence[int], parts: np.ndarray
+    context: TrialContext, targets: Sequence[str], fault: Fault, start: int, checks: Sequence[int], parts: np.ndarray
 ) -> np.ndarray:
     """Hashes of the keys that the fault puts into tuples, from injecting it."""
-    engine = bench.engine(targets, fault, start)
+    engine = context.engine(targets, fault, start)
     at = start
-    for cut in [*checks, bench.recording.tuples]:
-        for _ in bench.recording.feed(engine, at, cut, parts):
+    for cut in [*checks, context.recording.tuples]:
+        for _ in context.recording.feed(engine, at, cut, parts):
             pass
         at = cut
         if not still_striking(engine, targets, fault):
@@ -170,21 +170,21 @@ def _moved(
     return np.array([key for operator in struck for key in operator.moved], np.uint64)
 
 
-def _recovered(bench: Bench, engine: Engine, golden: StateMark, remaining: np.ndarray) -> np.ndarray:
+def _recovered(context: TrialContext, engine: Engine, golden: StateMark, remaining: np.ndarray) -> np.ndarray:
     """The remaining parts whose state is golden again."""
-    if not bench.divided:
-        return remaining if mark(engine, bench.recording, divided=False).whole == golden.whole else remaining[:0]
-    same = (digests_of(engine, bench.recording.hashes[remaining]) == golden.digests[:, remaining]).all(axis=0)
-    in_flight = np.zeros(bench.recording.parts, bool)
+    if not context.divided:
+        return remaining if mark(engine, context.recording, divided=False).whole == golden.whole else remaining[:0]
+    same = (digests_of(engine, context.recording.hashes[remaining]) == golden.digests[:, remaining]).all(axis=0)
+    in_flight = np.zeros(context.recording.parts, bool)
     in_flight[golden.waiting] = True
-    in_flight[waiting_parts(engine, bench.recording)] = True
+    in_flight[waiting_parts(engine, context.recording)] = True
     return remaining[same & ~in_flight[remaining]]
 
 
-def _golden_rows(bench: Bench, sink: str, parts: np.ndarray, start: int, cut: int) -> np.ndarray:
+def _golden_rows(context: TrialContext, sink: str, parts: np.ndarray, start: int, cut: int) -> np.ndarray:
     """Golden output of these parts between two cuts."""
-    first, last = bench.golden.emitted[start][sink], bench.golden.emitted[cut][sink]
-    if not bench.divided:
+    first, last = context.golden.emitted[start][sink], context.golden.emitted[cut][sink]
+    if not context.divided:
         return np.arange(first, last)
-    order, begins = bench.by_part[sink]
+    order, begins = context.by_part[sink]
     return rows_within(parts, order, begins, first, last)

@@ -29,7 +29,7 @@ from riprap.faults.score_functions import ScoreFunction
 from riprap.faults.scoring import OutputScore, Score, in_sums, parse_score
 from riprap.faults.seeds import golden_outputs
 from riprap.faults.trial_outputs import Difference, OutputRows, SinkReader, among, sink_reader
-from riprap.faults.trials import Bench, replay
+from riprap.faults.trials import TrialContext, replay
 from riprap.graph.graph import Graph
 
 TRIALS = pa.schema(
@@ -97,22 +97,24 @@ class CampaignJob:
         return store.load_profiles(self.path, self.settings)
 
     @cached_property
-    def benches(self) -> list[Bench]:
+    def contexts(self) -> list[TrialContext]:
         """One per repetition."""
         found = []
         for run in range(self.settings.reps):
             golden, index = store.load_golden(self.path, run, list(self.scores))
             jitter = self.settings.jitter(run)
-            bench = Bench(self.graph, self.recording, self.readers, jitter, golden, self.divided)
-            bench.__dict__["by_part"] = index
-            found.append(bench)
+            context = TrialContext(self.graph, self.recording, self.readers, jitter, golden, self.divided)
+            context.__dict__["by_part"] = index
+            found.append(context)
         return found
 
     @cached_property
     def indexed(self) -> "list[dict[str, _Indexed]]":
         """By repetition and sink."""
         section = self.settings.section
-        return [{sink: _Indexed(rows, section) for sink, rows in bench.golden.rows.items()} for bench in self.benches]
+        return [
+            {sink: _Indexed(rows, section) for sink, rows in context.golden.rows.items()} for context in self.contexts
+        ]
 
     @cached_property
     def golden_scores(self) -> dict[str, GoldenScores]:
@@ -149,8 +151,8 @@ def prepare(job: CampaignJob, what: str) -> None:
         run = int(what.split()[1])
         jitter, begin = job.settings.jitter(run), starts(job.settings, job.recording)
         golden = golden_run(job.graph, job.recording, job.readers, jitter, begin, divided=job.divided)
-        bench = Bench(job.graph, job.recording, job.readers, jitter, golden, job.divided)
-        store.save_golden(job.path, run, golden, dict(bench.by_part))
+        context = TrialContext(job.graph, job.recording, job.readers, jitter, golden, job.divided)
+        store.save_golden(job.path, run, golden, dict(context.by_part))
 
 
 # Units ----------------------------------------------------------------------------------------------------------------
@@ -163,11 +165,11 @@ def run_unit(job: CampaignJob, target: int, offset: int) -> pa.RecordBatch:
     differences: dict[tuple[int, int], Mapping[str, Difference]] = {}
     for number, outage in enumerate(outages):
         fault = outage.fault(job.graph, job.recording, job.settings)
-        for rep, bench in enumerate(job.benches):
-            differences[number, rep] = replay(bench, names, fault)
+        for rep, context in enumerate(job.contexts):
+            differences[number, rep] = replay(context, names, fault)
     rows: list[dict[str, object]] = []
     for sink, score in job.scores.items():
-        golden = [bench.golden.rows[sink] for bench in job.benches]
+        golden = [context.golden.rows[sink] for context in job.contexts]
         longest = len(outages) - 1
         # Faults that affect one tuple have no longest one: each affects a different part.
         touching = range(len(outages)) if job.settings.fault in STRIKES_ONCE else [longest]

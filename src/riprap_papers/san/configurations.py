@@ -8,7 +8,7 @@ replicated fail, no output is produced (5.6.4), which is true of Filter 4 and th
 
 from dataclasses import dataclass
 
-from riprap.san.streaming.deployment import Reading
+from riprap.san.streaming.deployment import GroupInterpretation
 from riprap.san.streaming.failures import Faults
 from riprap.san.streaming.scenario import ModelProtection, ModelScenario
 from riprap_papers.san.published_apps import bargain_discovery
@@ -25,24 +25,26 @@ class Configuration:
 
     name: str
     groups: tuple[tuple[str, ...], ...]
-    reading: Reading
+    reading: GroupInterpretation
 
 
 QUOTES_GROUPED = Configuration(
-    "Filter 2–3 and Filter 4, every replica counts", (_TRADES, ("Filter 4",)), Reading(standby_counts=True)
+    "Filter 2–3 and Filter 4, every replica counts", (_TRADES, ("Filter 4",)), GroupInterpretation(standby_counts=True)
 )
 STANDBY_COUNTS = Configuration(
     "Source–Filter 1 and Filter 2–3, every replica counts",
     (("Source", "Filter 1"), _TRADES),
-    Reading(standby_counts=True),
+    GroupInterpretation(standby_counts=True),
 )
 ACTIVE_COUNTS = Configuration(
-    "Source–Filter 1 and Filter 2–3, the active replica counts", (("Source", "Filter 1"), _TRADES), Reading()
+    "Source–Filter 1 and Filter 2–3, the active replica counts",
+    (("Source", "Filter 1"), _TRADES),
+    GroupInterpretation(),
 )
 REFILL_TAINTED = Configuration(
     "the same, and a replica that refills gives wrong tuples",
     (("Source", "Filter 1"), _TRADES),
-    Reading(refill_tainted=True),
+    GroupInterpretation(refill_tainted=True),
 )
 CONFIGURATIONS = (QUOTES_GROUPED, STANDBY_COUNTS, ACTIVE_COUNTS, REFILL_TAINTED)
 TAKEN = ACTIVE_COUNTS  # fits most statements: `riprap reproduce san` shows it

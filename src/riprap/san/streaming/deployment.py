@@ -60,7 +60,7 @@ class ModelGroup:
 
 
 @dataclass(frozen=True)
-class Reading:
+class GroupInterpretation:
     """How to interpret replicas of groups where the publication is ambiguous.
 
     `standby_counts`: whether the app counts as unavailable while a standby replica has wrong or empty state.
@@ -72,7 +72,7 @@ class Reading:
     refill_tainted: bool = False
 
 
-TAKEN = Reading()
+TAKEN = GroupInterpretation()
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Deployment:
     redundant: frozenset[str] = frozenset()  # operators whose replicas all send to all consumers, which drop duplicates
     punctuation: float = 0.0  # seconds between clearings of the duplicate counters
     refill_selectivity: float = 0.5  # selectivity while an instance refills, relative to full state
-    reading: Reading = TAKEN
+    reading: GroupInterpretation = TAKEN
 
     @cached_property
     def of_operator(self) -> Mapping[str, tuple[int, ...]]:

@@ -15,7 +15,7 @@ def active_place(group: int) -> str:
 def availability(deployment: Deployment, faults: Faults) -> str:
     """Every operator, or one of its replicas, is alive with full and correct state; nothing is tainted.
 
-    Of a group's replicas only the active one counts, unless `Reading.standby_counts`.
+    Of a group's replicas only the active one counts, unless `GroupInterpretation.standby_counts`.
     """
     parts = []
     for indices in deployment.of_operator.values():

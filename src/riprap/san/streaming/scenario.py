@@ -13,7 +13,7 @@ from riprap.san.simulate import Span
 from riprap.san.streaming import failures as fault_models
 from riprap.san.streaming.accelerated import check_load, simulate
 from riprap.san.streaming.application import Application
-from riprap.san.streaming.deployment import TAKEN, Deployment, Reading, bare
+from riprap.san.streaming.deployment import TAKEN, Deployment, GroupInterpretation, bare
 from riprap.san.streaming.failures import NO_FAULTS, Faults
 from riprap.san.streaming.tables import Tables, tables
 from riprap.san.streaming.techniques import technique
@@ -50,7 +50,7 @@ class ModelScenario:
     protections: tuple[ModelProtection, ...] = ()  # applied in order; other operators restart with empty state
     faults: Faults = NO_FAULTS
     horizon: float = 7200.0  # seconds
-    reading: Reading = TAKEN
+    reading: GroupInterpretation = TAKEN
 
     def deployment(self) -> Deployment:
         """Checks and applies the techniques."""
