@@ -42,20 +42,20 @@ RATE = 4_000.0
 SILENCE = 3.0
 
 
-class Struck(NamedTuple):
+class InjectedFault(NamedTuple):
     at: float  # seconds after all elements ran
     pe: str
     stopped: float  # seconds; 0: it is killed
 
 
-def schedule(random: Random, pes: Sequence[str]) -> list[Struck]:
+def schedule(random: Random, pes: Sequence[str]) -> list[InjectedFault]:
     """Up to three volleys, in and behind the time in which rows come."""
     found = []
     for _ in range(random.randint(1, 3)):
         at = random.uniform(0.2, ROWS / RATE + 1.5)
         for pe in random.sample(pes, min(random.choice([1, 2, 4]), len(pes))):
             stopped = random.choice([0.0, 0.0, 1.0, 2.0, 5.0, 10.0])
-            found.append(Struck(at + random.uniform(0, 0.2), pe, stopped))
+            found.append(InjectedFault(at + random.uniform(0, 0.2), pe, stopped))
     return sorted(found)
 
 
@@ -105,7 +105,7 @@ class Playing:
                     self._hosts.start(self._run, pe)
         return False
 
-    def strike(self, struck: Struck) -> None:
+    def strike(self, struck: InjectedFault) -> None:
         pid = self._hosts.running[struck.pe].pid
         assert pid is not None
         self._send(pid, signal.SIGSTOP if struck.stopped else signal.SIGKILL)

@@ -1,1 +1,1 @@
-"""Pure machines: high-availability groups and full replication. They surround the protocol of a run."""
+"""High-availability groups and full replication, as pure state machines that wrap the protocol of a run."""

@@ -1,13 +1,13 @@
-"""Silent corruption found out: copies tell a digest of what they gave out per interval of keys, and are compared.
+"""Detection of silent corruption: copies report a digest of their output per interval, and the digests are compared.
 
-Copies give out the same, in other batches. So the digest of an interval is the sum of the hashes of its rows, order
-keys and values, which does not depend on how they were cut; intervals are of event time. An interval counts when the
-stream has passed its end, and if the copy was there from its beginning: one that was restored in the middle of it says
-nothing.
+Copies emit the same rows in different batches. So the digest of an interval is the sum of the hashes of its rows (order
+keys and values), which does not depend on batching; intervals are of event time. A digest is reported when the stream
+has passed the end of the interval, and only if the copy was running from its start: a copy that was restored in the
+middle of it reports none.
 
-A difference names the stream, and with it the operator, and the interval. With three copies or more, of which most
-agree, the others are wrong; of two nobody knows which one is. What nobody gives out wrongly is not seen: state that is
-corrupted shows when a window that has it speaks.
+A difference names the stream, and with it the operator, and the interval. If a majority of three or more copies agrees,
+the others are wrong; of two copies it is unknown which one is. Corruption that does not reach the output is not
+detected: corrupted state shows when a window with it emits.
 """
 
 from collections import Counter, OrderedDict
@@ -25,13 +25,13 @@ from riprap.operators.columns import ALL_VALID
 from riprap.operators.kernels.hashing import hash_through, hash_words
 from riprap.operators.views import ColumnView, Views
 
-SETTING, INTERVAL = "digests", 1_000_000  # of a run: µs of event time
-_KEPT = 4_096  # intervals of a stream that somebody has not told of
+SETTING, INTERVAL = "digests", 1_000_000  # a setting of the run: µs of event time
+_MAX_PENDING = 4_096  # intervals that some copy has not reported yet
 _DICTIONARIES = 64  # whose hashes are remembered
 
 
 class OutputDigest:
-    """Of one stream out of a copy. `since`: where its life begins."""
+    """The digests of one output stream of a copy. `since`: where its incarnation starts."""
 
     def __init__(self, since: OrderKey = START_KEY, interval: int = INTERVAL) -> None:
         self._interval = interval
@@ -56,7 +56,7 @@ class OutputDigest:
             self._sums[number] = (self._sums.get(number, 0) + total) & 0xFFFF_FFFF_FFFF_FFFF
 
     def passed(self, watermark: OrderKey) -> dict[int, int]:
-        """The digests of intervals that are over, once."""
+        """The digests of completed intervals, each returned once."""
         number = watermark.ts // self._interval
         over = {at: total for at, total in self._sums.items() if at < number}
         for at in over:
@@ -64,7 +64,7 @@ class OutputDigest:
         return {at: total for at, total in over.items() if self._from is None or at >= self._from}
 
     def _hashes(self, column: ColumnView) -> np.ndarray:
-        """Of the texts of a dictionary, in which other copies may have them at other places."""
+        """The hashes of a dictionary's texts, which other copies may have in another order."""
         dictionary = column.dictionary
         assert dictionary is not None
         key = address_of(dictionary)
@@ -84,39 +84,39 @@ def _words(values: np.ndarray) -> np.ndarray:
 
 @dataclass
 class DigestComparison:
-    """What the copies of one element told, at the director."""
+    """The digests that the copies of one element reported, at the director."""
 
     interval: int = INTERVAL
-    told: dict[tuple[str, int], dict[str, int]] = field(default_factory=dict)  # by stream and interval: by copy
+    pending: dict[tuple[str, int], dict[str, int]] = field(default_factory=dict)  # by stream and interval: by copy
     differences: list[dict[str, Any]] = field(default_factory=list)
 
-    def tell(self, pe: str, stream: str, digests: Mapping[int, int], living: Iterable[str]) -> list[str]:
-        """Gives the copies that are found to be wrong."""
+    def add(self, pe: str, stream: str, digests: Mapping[int, int], living: Iterable[str]) -> list[str]:
+        """Returns the copies that are found to be wrong."""
         wrong: list[str] = []
-        there = set(living) | {pe}
+        expected = set(living) | {pe}
         for interval, digest in digests.items():
-            found = self.told.setdefault((stream, interval), {})
-            found[pe] = digest
-            if set(found) >= there:
-                del self.told[stream, interval]
-                wrong += self._compare(stream, interval, found)
-        while len(self.told) > _KEPT:
-            del self.told[next(iter(self.told))]
+            by_copy = self.pending.setdefault((stream, interval), {})
+            by_copy[pe] = digest
+            if set(by_copy) >= expected:
+                del self.pending[stream, interval]
+                wrong += self._compare(stream, interval, by_copy)
+        while len(self.pending) > _MAX_PENDING:
+            del self.pending[next(iter(self.pending))]
         return list(dict.fromkeys(wrong))
 
-    def _compare(self, stream: str, interval: int, found: Mapping[str, int]) -> list[str]:
-        counts = Counter(found.values())
+    def _compare(self, stream: str, interval: int, by_copy: Mapping[str, int]) -> list[str]:
+        counts = Counter(by_copy.values())
         if len(counts) < 2:
             return []
         (digest, most), (_, next_most) = counts.most_common(2)
-        odd = [pe for pe, told in found.items() if told != digest] if most > next_most and most > 1 else []
+        odd = [pe for pe, pending in by_copy.items() if pending != digest] if most > next_most and most > 1 else []
         self.differences.append(
             {
                 "stream": stream,
                 "operator": stream.partition("→")[0].partition(".")[0],
                 "from": interval * self.interval,
                 "to": (interval + 1) * self.interval,
-                "copies": sorted(found),
+                "copies": sorted(by_copy),
                 "odd": odd,
             }
         )

@@ -1,42 +1,41 @@
-"""High-availability groups: one replica of some operators is active, the others are ready to take its place.
+"""High-availability groups: one replica of some operators is active, the others are on standby.
 
-Every replica is fed and works. Only the edge of the active one sends; a backup's edge *remembers* what it would have
-sent, back to what the consumers have had (`Delivered`: a key, which means the same to every replica). When any element
-of the
-active replica is lost, the whole of it is deactivated and another one takes over: it opens its own connections, hears
-from each consumer how far that has come, and goes on from there. With `plain` it begins with what it gives out next, as
-published.
+Every replica receives and processes all input. Only the edge elements of the active one send; the edges of a standby
+*remember* what they would have sent since the consumers' delivered positions (`Delivered`: a key, which is valid for
+every replica). When any element of the active replica is lost, the whole replica is deactivated and another one takes
+over: it opens its own connections, learns the delivered position of each consumer, and continues from there. With
+`plain` it starts with its next output, as published.
 
 States of a replica, as the director sees them:
 
-    down       an element of it is not there
-    refilling  all are, but one of them has lost state since the replica was last full
-    full       it has the state that it would have had without a fault
+    down       some element is not running
+    refilling  all are running, but one of them has lost state since the replica was last full
+    full       it has the state that it would have without a fault
 
-          all elements there                      its digest is the active one's at one key,
+          all elements running                    its digest equals the active one's at one key,
                                                   or its memory has passed the restart
     down ───────────────────► refilling ──────────────────────────────────────────────────► full
       ▲                           │                                                          │
       └───────────────────────────┴──────────────────── an element is lost ──────────────────┘
 
-Who is active: a full replica, if there is one; else the one that is active, if it is whole; else the one that has been
-refilling longest, and what it gives out is *tainted*; else nobody. Each activation has a *term*, which only rises, and
-is in the director's log before anybody hears of it. A consumer takes items of a term and of none before it. So
-whatever is lost or late, it never listens to two replicas: who still believes to be active is turned away.
+Which replica is active: a full one, if any; else the current one, if it is whole; else the one that has been refilling
+longest, and its output is *tainted*; else none. Each activation has a *term*, which only grows and is in the director's
+log before it is announced. A consumer accepts items of its newest term and fences older ones. So it never accepts items
+from two replicas at once, whatever is lost or late.
 
-An element may notice sooner than the director that it is *severed* from another one of its replica: its connection
-broke, or a new life speaks, or items are missing. Were it to go on, what it gives out would be wrong under a term that
-the consumer still takes, or, in a backup, under one that is on its way to it. So it takes nothing more on that channel,
-and waits for it, until the director has spoken, and every edge of the replica has *obeyed*: one that had yet to hear
-that it is not active any more would promise the consumer what lies in the hole. It tells the director in any case:
-connections break though nobody dies, and what was on its way is lost then too. The same holds for a connection from
-outside the group, when the same life of its producer speaks again: that has lost something on its way to this replica
-alone. (Of one that died every replica has lost something, and none can take over from the others for that.)
+An element may notice before the director that it is *severed* from another element of its replica: its connection
+broke, or a new incarnation sends, or items are missing. If it continued, it would emit wrong output under a term that
+the consumer still accepts or, in a standby, under a term that is about to be assigned to it. So it parks that channel
+until the director has answered and every edge of the replica has *obeyed*, that is, applied the newest order: an edge
+that does not know yet that it is inactive would send the consumer a watermark past the missing items. It reports to the
+director in any case: connections break without a process failure, and items in flight are then lost too. The same holds
+for a connection from outside the group if the same incarnation of its producer reconnects: only this replica has lost
+items. (If the producer failed, every replica has lost some, and a failover would not help.)
 
-Fault model: that of a run. A director that dies forgets who was full, unless it is in its log; replicas whose elements
-live on are full again when they join with the epochs that are there.
+Fault model: that of a run. A director that crashes forgets which replicas were full, unless its log has it; replicas
+whose elements kept running are full again when they join with the logged epochs.
 
-This surrounds the protocol of the run: what is said under "ha" is ours, everything else goes through.
+This wraps the protocol of the run: messages under "ha" are handled here, all others are passed on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -70,43 +69,43 @@ from riprap.protocols.events import (
     Unpark,
 )
 from riprap.protocols.protocol import Membership, Protocol, ProtocolSpec, RestorePlan, Surroundings
-from riprap.replication.news import FIRST_EPOCH, News, from_json
+from riprap.replication.news import FIRST_EPOCH, ReportBuffer, from_json
 
-OURS = "ha"  # marks what is said between these machines and this director
+OURS = "ha"  # the key of messages between these machines and this director
 NOBODY = -1
-_ASK_EVERY = 200_000  # µs: for digests, while some replica refills
-_ANSWER_WITHIN = 2_000_000  # µs: else it is asked again
-_WAITED = ("log", "remember", "copy")  # retentions of channels on which nothing is lost, and everybody waits
-_TELL_AGAIN = 100_000  # µs: that a connection within a replica broke, if nobody has answered
-_NO_TUPLE = (TIMER, END_KEY.seq, 0)  # rest of the key that is asked about: of no source, or it were taken for a tuple's
-_FIRST_MARGIN = 10_000  # µs of event time from what consumers have had to the key that is asked about
+_ASK_EVERY = 200_000  # µs between requests for digests, while some replica refills
+_ANSWER_WITHIN = 2_000_000  # µs: else the request is repeated
+_WAITED = ("log", "remember", "copy")  # retentions without loss, whose channels the merge always waits for
+_REPORT_AGAIN = 100_000  # µs after which a report of a broken connection is repeated without an answer
+_NO_TUPLE = (TIMER, END_KEY.seq, 0)  # the rest of a requested key: of no source, so that no tuple can have it
+_FIRST_MARGIN = 10_000  # µs of event time from the delivered position to the requested key
 
 
 # In every element -----------------------------------------------------------------------------------------------------
 
 
 class HaMachine(Protocol):
-    """Around the machine of one life of an element that is in a group, or is fed by one."""
+    """Wraps the machine of an element that is in a group or consumes the output of one."""
 
     def __init__(self, inner: Protocol) -> None:
         super().__init__(inner.surroundings, inner.plan)
         self._inner = inner
         self._fed = {c for c, n in self.surroundings.inputs.items() if n.retention == "remember"}
         self._plain = self.surroundings.settings.get("failover") == "plain"
-        self._news = News(OURS)
+        self._reports = ReportBuffer(OURS)
         self.term = 0
         self.active = False
         membership = self.surroundings.membership
         self._within = frozenset(membership.within) if membership is not None else frozenset()
-        self._severed = False  # and the director has not said that it knows
-        self._told_at = 0
-        self._outside = frozenset(  # from outside its group, and not waited for while its producer is down
+        self._severed = False  # and the director has not confirmed it
+        self._reported_at = 0
+        self._outside = frozenset(  # inputs from outside its group that the merge does not wait for if they are down
             channel
             for channel, neighbour in self.surroundings.inputs.items()
             if membership is not None and channel not in self._within and neighbour.retention not in _WAITED
         )
-        self._held: dict[ChannelId, ProducerGone | ProducerBack] = {}  # on which nothing is taken until it has
-        self._away: set[ChannelId] = set()  # what comes on them next was told of
+        self._held: dict[ChannelId, ProducerGone | ProducerBack] = {}  # parked channels, until it has
+        self._reported: set[ChannelId] = set()  # their gap was reported
         self.subscriptions = (
             inner.subscriptions | {FromDirector, StateDigested} | ({DeliveredUpTo, Tick} if self._fed else frozenset())
         )
@@ -120,46 +119,46 @@ class HaMachine(Protocol):
         commands: Sequence[Command] = ()
         match event:
             case FromDirector(message) if OURS in message:
-                return self._told(message[OURS])
+                return self._on_message(message[OURS])
             case DeliveredUpTo():
-                self._news.hear(event)
+                self._reports.add(event)
                 return []
             case StateDigested(key, digest):
                 return [SendToDirector({OURS: {"digest": list(key), "is": digest}})]
-            case ProducerBack(channel) if channel in self._away:  # what is asked about has to lie behind the hole
-                self._away.discard(channel)
+            case ProducerBack(channel) if channel in self._reported:  # digests have to be requested behind the gap
+                self._reported.discard(channel)
                 self._severed = True
                 commands = [SendToDirector({OURS: {"severed": str(channel)}})]
             case ProducerGone(channel) | ProducerBack(channel) if channel in self._within:
                 return self._hold(channel, event)
-            case ProducerBack(channel, _, True) if channel in self._outside:  # of all replicas this one alone missed it
+            case ProducerBack(channel, _, True) if channel in self._outside:  # only this replica lost items
                 return self._hold(channel, event)
             case Tick(now):
-                commands = [*self._news.tell(now), *self._tell_again(now)]
+                commands = [*self._reports.due_messages(now), *self._report_again(now)]
         return [*commands, *self._through(event)]
 
     def _hold(self, channel: ChannelId, event: ProducerGone | ProducerBack) -> list[Command]:
         self._severed = True
-        self._away.add(channel)
-        self._held[channel] = event  # also in a backup: it may be about to hear that it is active
+        self._reported.add(channel)
+        self._held[channel] = event  # also in a standby: it may be about to become active
         return [SendToDirector({OURS: {"severed": str(channel)}}), Park(channel)]
 
     def _through(self, event: Event) -> list[Command]:
         return self._inner.handle(event) if type(event) in self._inner.subscriptions else []
 
-    def _tell_again(self, now: int) -> list[Command]:
-        if not self._severed or now - self._told_at < _TELL_AGAIN:
+    def _report_again(self, now: int) -> list[Command]:
+        if not self._severed or now - self._reported_at < _REPORT_AGAIN:
             return []
-        self._told_at = now
+        self._reported_at = now
         return [SendToDirector({OURS: {"severed": ""}})]
 
-    def _go_on(self) -> list[Command]:
-        """The director knows: who is active now, it has said, and edges have heard it."""
+    def _resume(self) -> list[Command]:
+        """The director has confirmed the report, and all edges have applied its newest order."""
         held, self._held = self._held, {}
         gone = [command for event in held.values() if type(event) is ProducerGone for command in self._through(event)]
         return [*gone, *map(Unpark, held)]
 
-    def _told(self, message: Mapping[str, Any]) -> list[Command]:
+    def _on_message(self, message: Mapping[str, Any]) -> list[Command]:
         membership = self.surroundings.membership
         if "digest" in message:
             return [RequestDigest(OrderKey(*message["digest"]))]
@@ -167,12 +166,12 @@ class HaMachine(Protocol):
             return [Release(*from_json(entry)) for entry in message["had"]]
         if "known" in message:
             self._severed = False
-            return self._go_on()
+            return self._resume()
         if membership is None or not membership.edges:
             return []
-        return [*self._obey(message, membership), SendToDirector({OURS: {"obeyed": self.term}})]
+        return [*self._apply_order(message, membership), SendToDirector({OURS: {"obeyed": self.term}})]
 
-    def _obey(self, message: Mapping[str, Any], membership: Membership) -> list[Command]:
+    def _apply_order(self, message: Mapping[str, Any], membership: Membership) -> list[Command]:
         if message["term"] <= self.term:
             return []
         self.term, self.active = message["term"], message["active"] == membership.replica
@@ -193,35 +192,35 @@ class HaMachine(Protocol):
 
 @dataclass
 class _Replica:
-    """One replica, as the director knows it. An element that is in none of `lives` and `lost` was not heard of yet."""
+    """One replica, as the director knows it. An element that is in neither `epochs` nor `lost` has not joined yet."""
 
     elements: tuple[str, ...]
     full_at: dict[str, int]  # the epochs of its elements when it was last full
-    lives: dict[str, int] = field(default_factory=dict)  # epochs of those that are there
+    epochs: dict[str, int] = field(default_factory=dict)  # of its running elements
     lost: set[str] = field(default_factory=set)
-    since: int = 0  # when it was last whole again
+    since: int = 0  # when it last became whole
     asked_from: int | None = None  # event time: the first key that it answered for since
-    obeyed: dict[str, int] = field(default_factory=dict)  # terms that its edges have heard
-    severed: set[str] = field(default_factory=set)  # those that wait to hear that this is known
+    obeyed: dict[str, int] = field(default_factory=dict)  # by edge: the last term that it applied
+    severed: set[str] = field(default_factory=set)  # elements that wait for a confirmation
 
     def left(self, pe: str) -> None:
-        """What is known of a life of an element is over."""
-        self.lives.pop(pe, None)
+        """Forget an incarnation of an element."""
+        self.epochs.pop(pe, None)
         self.obeyed.pop(pe, None)
         self.severed.discard(pe)
 
     @property
     def whole(self) -> bool:
-        return len(self.lives) == len(self.elements)
+        return len(self.epochs) == len(self.elements)
 
     @property
     def full(self) -> bool:
-        return self.whole and self.lives == self.full_at
+        return self.whole and self.epochs == self.full_at
 
     @property
     def presumed(self) -> bool:
-        """Nothing speaks against it: as a director begins, it has not heard of everybody."""
-        return not self.lost and all(self.full_at.get(pe) == epoch for pe, epoch in self.lives.items())
+        """It may be full: a new director does not know all elements yet."""
+        return not self.lost and all(self.full_at.get(pe) == epoch for pe, epoch in self.epochs.items())
 
     @property
     def state(self) -> str:
@@ -238,7 +237,7 @@ class _Failover:
     after: int
     term: int
     tainted: bool
-    resumed: dict[str, dict[str, int]] = field(default_factory=dict)  # by channel, what its new producer tells
+    resumed: dict[str, dict[str, int]] = field(default_factory=dict)  # by channel: the report of its new producer
 
     def as_json(self) -> dict[str, Any]:
         first = min((entry["at"] for entry in self.resumed.values()), default=None)
@@ -256,8 +255,8 @@ class _Failover:
 
 
 class ReplicaGroup:
-    """The replicas of one group: who is active, who may be. `memory`: µs of event time after which it has forgotten all
-    that came before; None: not known.
+    """The replicas of one group, and which one is active. `memory`: µs of event time after which earlier input has left
+    the state; None: unknown.
     """
 
     def __init__(
@@ -276,46 +275,46 @@ class ReplicaGroup:
         self.asked: OrderKey | None = None
         self.asked_at = 0
         self.margin = _FIRST_MARGIN
-        self.looked: tuple[int, int] | None = None  # when, and how far consumers had come then
-        self.answers: dict[str, int | None] = {}  # digests at the key that was asked about, by element
-        self.agreed: dict[int, OrderKey] = {}  # replicas that have had the state of a full one at this key
+        self.looked: tuple[int, int] | None = None  # time and delivered event time of the last request
+        self.answers: dict[str, int | None] = {}  # by element: its digest at the requested key
+        self.agreed: dict[int, OrderKey] = {}  # replicas whose state equalled a full one's at this key
         self.delivered: dict[ChannelId, Delivered] = {}  # by edge
 
     def of(self, pe: str) -> _Replica:
         return next(r for r in self.replicas if pe in r.elements)
 
     def recall(self, record: Mapping[str, Any]) -> None:
-        """What a director before this one has logged."""
+        """Restore from a record of an earlier director."""
         if "full" in record:
             self.replicas[record["full"]].full_at = dict(record["epochs"])
         else:
             self.term, self.active, self.tainted = record["term"], record["active"], record["tainted"]
 
-    # Lives ------------------------------------------------------------------------------------------------------------
+    # Incarnations -----------------------------------------------------------------------------------------------------
 
     def joined(self, pe: str, epoch: int, now: int) -> list[DirectorCommand]:
         replica = self.of(pe)
-        if replica.lives.get(pe) == epoch:
+        if replica.epochs.get(pe) == epoch:
             return [self._order(pe)]
         replica.lost.discard(pe)
         replica.left(pe)
-        replica.lives[pe] = epoch
+        replica.epochs[pe] = epoch
         replica.since, replica.asked_from = now, None
         return [*self._settle(pe, now), self._order(pe)]
 
     def lost(self, pe: str, epoch: int, now: int) -> list[DirectorCommand]:
         replica = self.of(pe)
-        if replica.lives.get(pe, epoch) > epoch:
-            return []  # a life that has followed it is there already
+        if replica.epochs.get(pe, epoch) > epoch:
+            return []  # a newer incarnation is running
         replica.left(pe)
         replica.lost.add(pe)
         self.agreed.pop(self.replicas.index(replica), None)
         return [*self._settle(pe, now), *self._known(replica)]
 
     def severed(self, pe: str, epoch: int, now: int) -> list[DirectorCommand]:
-        """An element has had less than it should have: a connection within its replica broke, whoever lives on."""
+        """An element has missed input: a connection within its replica broke, with or without a process failure."""
         replica = self.of(pe)
-        if replica.lives.get(pe) != epoch:
+        if replica.epochs.get(pe) != epoch:
             return []
         at = self.replicas.index(replica)
         before, replica.full_at, replica.since, replica.asked_from = replica.full_at, {}, now, None
@@ -325,27 +324,27 @@ class ReplicaGroup:
         if at == self.active and ((chosen := self._chosen()) != at or not self.tainted):
             orders = self._activate(chosen, pe, now)
         replica.severed.add(pe)
-        noted = [self._fullness(at)] if before else []  # it says so again until all edges have obeyed
+        noted = [self._fullness(at)] if before else []  # it repeats the report until all edges have obeyed
         return [*noted, *orders, *self._known(replica)]
 
     def obeyed(self, pe: str, epoch: int, term: int) -> list[DirectorCommand]:
-        """An edge has heard who is active in this term."""
+        """An edge has applied the order of this term."""
         replica = self.of(pe)
-        if replica.lives.get(pe) != epoch:
+        if replica.epochs.get(pe) != epoch:
             return []
         replica.obeyed[pe] = term
         return self._known(replica)
 
     def _known(self, replica: _Replica) -> list[DirectorCommand]:
-        """To those that were severed, when no other edge can take what they give out then for that of an older term."""
+        """Confirm to severed elements once no other edge can send their output under an older term."""
         edges = self.edges.intersection(replica.elements) - replica.lost
         behind = {edge for edge in edges if replica.obeyed.get(edge, 0) < self.term}
-        told = sorted(pe for pe in replica.severed if behind <= {pe})  # itself, it hears the order before this
-        replica.severed.difference_update(told)
-        return [SendToElement(pe, {OURS: {"known": True}}) for pe in told]
+        answered = sorted(pe for pe in replica.severed if behind <= {pe})  # it gets the order itself before this
+        replica.severed.difference_update(answered)
+        return [SendToElement(pe, {OURS: {"known": True}}) for pe in answered]
 
     def silent(self, pe: str, now: int) -> list[DirectorCommand]:
-        """Another one takes over if it can; whether this one is lost is not known."""
+        """Fail over to a full replica, if any, although it is not known whether this one is lost."""
         replica = self.of(pe)
         others = [at for at, other in enumerate(self.replicas) if other is not replica and other.full]
         if self.active == NOBODY or self.replicas[self.active] is not replica or not others:
@@ -353,7 +352,7 @@ class ReplicaGroup:
         return self._activate(others[0], pe, now)
 
     def _settle(self, pe: str, now: int) -> list[DirectorCommand]:
-        """Whoever should be active is."""
+        """Fail over if another replica should be active."""
         chosen = self._chosen()
         return [] if chosen == self.active else self._activate(chosen, pe, now)
 
@@ -375,15 +374,15 @@ class ReplicaGroup:
         self.asked, self.agreed = None, {}
         self.failovers.append(_Failover(now, pe, before, chosen, self.term, self.tainted))
         record = {"group": self.name, "term": self.term, "active": chosen, "tainted": self.tainted}
-        told = [other for replica in self.replicas for other in replica.lives]
-        return [Persist({OURS: record}), *(self._order(other) for other in told)]
+        elements = [other for replica in self.replicas for other in replica.epochs]
+        return [Persist({OURS: record}), *(self._order(other) for other in elements)]
 
     def _order(self, pe: str) -> SendToElement:
         return SendToElement(pe, {OURS: {"term": self.term, "active": self.active}})
 
-    # What consumers have had ------------------------------------------------------------------------------------------
+    # Delivered positions of consumers ---------------------------------------------------------------------------------
 
-    def came(self, channel: ChannelId, delivered: Delivered) -> list[DirectorCommand]:
+    def delivered_up_to(self, channel: ChannelId, delivered: Delivered) -> list[DirectorCommand]:
         self.delivered[channel] = max(delivered, self.delivered.get(channel, delivered))
         commands: list[DirectorCommand] = []
         for at, key in list(self.agreed.items()):
@@ -392,17 +391,17 @@ class ReplicaGroup:
                 commands += self._filled(at)
         return commands
 
-    def resumed(self, term: int, channel: str, told: Mapping[str, int], now: int) -> None:
+    def resumed(self, term: int, channel: str, counts: Mapping[str, int], now: int) -> None:
         for failover in self.failovers:
             if failover.term == term:
                 failover.resumed.setdefault(
-                    channel, {"at": now, "dropped": told["dropped"], "doubled": told["doubled"]}
+                    channel, {"at": now, "dropped": counts["dropped"], "doubled": counts["doubled"]}
                 )
 
     # Refilling --------------------------------------------------------------------------------------------------------
 
     def ask(self, now: int) -> list[DirectorCommand]:
-        """For digests at a key that nobody has come to yet, while somebody refills."""
+        """Request digests at a key that no replica has reached yet, while one refills."""
         filling = [replica for replica in self.replicas if replica.state == "refilling"]
         if not filling or not self.delivered or self.active == NOBODY or now - self.asked_at < _ASK_EVERY:
             return []
@@ -412,12 +411,12 @@ class ReplicaGroup:
             return []
         if self.asked is not None and too_near:
             self.margin *= 4
-        came = max(delivered.key.ts for delivered in self.delivered.values())
-        if not START_KEY.ts < came < 1 << 62:
-            return []  # nothing has come yet, or the streams have ended
-        before, self.looked, self.asked_at = self.looked, (now, came), now
-        moved = 0 if before is None else came - before[1]  # in the time between two looks
-        self.asked, self.answers = OrderKey(came + max(self.margin, 2 * moved), *_NO_TUPLE), {}
+        delivered_up_to = max(delivered.key.ts for delivered in self.delivered.values())
+        if not START_KEY.ts < delivered_up_to < 1 << 62:
+            return []  # nothing was delivered yet, or the streams have ended
+        before, self.looked, self.asked_at = self.looked, (now, delivered_up_to), now
+        moved = 0 if before is None else delivered_up_to - before[1]  # since the last request
+        self.asked, self.answers = OrderKey(delivered_up_to + max(self.margin, 2 * moved), *_NO_TUPLE), {}
         pes = dict.fromkeys(pe for replica in self._asked(filling) for pe in replica.elements)
         return [SendToElement(pe, {OURS: {"digest": list(self.asked)}}) for pe in pes]
 
@@ -440,9 +439,9 @@ class ReplicaGroup:
         return self._compare()
 
     def _compare(self) -> list[DirectorCommand]:
-        """A replica that is equal to a full one is full, once the consumers have come to that key.
+        """A replica whose digests equal a full one's is full once the consumers have reached that key.
 
-        Until then it might not remember all that they have not had.
+        Until then it might not remember all undelivered items.
         """
         active = self.replicas[self.active] if self.active != NOBODY else None
         if active is None or not active.full or self.asked is None:
@@ -450,14 +449,14 @@ class ReplicaGroup:
         for at, replica in enumerate(self.replicas):
             if replica.state == "refilling" and at not in self.agreed:
                 pairs = zip(active.elements, replica.elements, strict=True)
-                digests = [(self.answers.get(one, -1), self.answers.get(other, -2)) for one, other in pairs]
-                if all(one == other and one is not None for one, other in digests):
+                digests = [(self.answers.get(mine, -1), self.answers.get(other, -2)) for mine, other in pairs]
+                if all(digest == other and digest is not None for digest, other in digests):
                     self.agreed[at] = self.asked
         return []
 
     def _filled(self, at: int) -> list[DirectorCommand]:
         replica = self.replicas[at]
-        replica.full_at = dict(replica.lives)
+        replica.full_at = dict(replica.epochs)
         if at == self.active:
             self.tainted = False
         return [self._fullness(at)]
@@ -477,7 +476,7 @@ class ReplicaGroup:
 
 
 class HaDirector(Director):
-    """Around the director of the run's protocol. Knows the groups from what elements are told of their surroundings."""
+    """Wraps the director of the run's protocol. Derives the groups from the elements' surroundings."""
 
     def __init__(self, inner: Director, surroundings: Mapping[str, Surroundings]) -> None:
         self._inner = inner
@@ -498,7 +497,7 @@ class HaDirector(Director):
     def handle(self, event: DirectorEvent) -> list[DirectorCommand]:
         match event:
             case seam.FromElement(pe, epoch, message) if OURS in message:
-                return self._heard(pe, epoch, message[OURS])
+                return self._on_message(pe, epoch, message[OURS])
             case seam.Joined(pe, epoch) if pe in self._group:
                 return [*self._group[pe].joined(pe, epoch, self._now), *self._inner.handle(event)]
             case seam.Lost(pe, epoch) if pe in self._group:
@@ -511,18 +510,18 @@ class HaDirector(Director):
                 return [*asked, *self._inner.handle(event)]
         return self._inner.handle(event)
 
-    def _heard(self, pe: str, epoch: int, message: Mapping[str, Any]) -> list[DirectorCommand]:
+    def _on_message(self, pe: str, epoch: int, message: Mapping[str, Any]) -> list[DirectorCommand]:
         commands: list[DirectorCommand] = []
         if "had" in message:
-            told: dict[str, list[Any]] = {}
+            by_producer: dict[str, list[Any]] = {}
             for entry in message["had"]:
                 channel, delivered = from_json(entry)
                 producers = self._producers.get(channel, ())
                 for producer in producers:
-                    told.setdefault(producer, []).append(entry)
+                    by_producer.setdefault(producer, []).append(entry)
                 if producers:
-                    commands += self._group[producers[0]].came(channel, delivered)
-            commands += [SendToElement(producer, {OURS: {"had": entries}}) for producer, entries in told.items()]
+                    commands += self._group[producers[0]].delivered_up_to(channel, delivered)
+            commands += [SendToElement(pe, {OURS: {"had": entries}}) for pe, entries in by_producer.items()]
         elif "digest" in message:
             commands = self._group[pe].answered(pe, OrderKey(*message["digest"]), message["is"])
         elif "severed" in message:
@@ -541,7 +540,7 @@ class HaDirector(Director):
 
 
 def groups_of(surroundings: Mapping[str, Surroundings]) -> dict[str, ReplicaGroup]:
-    """The groups of a run, from what every element is told."""
+    """The groups of a run, from the surroundings of all elements."""
     elements: dict[str, dict[int, list[str]]] = {}
     memory: dict[str, list[int | None]] = {}
     deterministic: dict[str, bool] = {}
@@ -566,7 +565,7 @@ def groups_of(surroundings: Mapping[str, Surroundings]) -> dict[str, ReplicaGrou
 
 
 def replicated(spec: ProtocolSpec) -> ProtocolSpec:
-    """A protocol with groups around it."""
+    """The protocol, wrapped for HA groups."""
     return replace(spec, machine=partial(_machine, spec), director=partial(_director, spec))
 
 
@@ -584,5 +583,5 @@ def _longest(memories: Sequence[int | None]) -> int | None:
 
 
 def _numbered(replica: int) -> int | None:
-    """As users count them: from 1."""
+    """Replica numbers for users, from 1."""
     return None if replica == NOBODY else replica + 1

@@ -1,6 +1,6 @@
-"""How far consumers have come, and what copies gave out, in the words that machines and directors say to each other.
+"""Messages between machines and directors with delivered positions and output digests.
 
-They are JSON. A machine does not say every bit of news by itself: it gathers, and says all of it 20 times a second.
+They are JSON. A machine buffers its reports and sends all of them 20 times a second.
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from riprap.protocols.channel import Delivered
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import DeliveredUpTo, OutputDigested, SendToDirector
 
-FIRST_EPOCH = 1  # a life of this epoch has lost nothing
-_TELL_EVERY = 50_000  # µs
+FIRST_EPOCH = 1  # an incarnation of this epoch has lost nothing
+_REPORT_EVERY = 50_000  # µs
 
 
 def as_json(channel: ChannelId, delivered: Delivered) -> list[Any]:
@@ -24,29 +24,29 @@ def from_json(entry: Sequence[Any]) -> tuple[ChannelId, Delivered]:
     return ChannelId(*channel), Delivered(OrderKey(*key), items)
 
 
-class News:
-    """What a machine has heard and its director has not been told. `ours` marks what is said between the two."""
+class ReportBuffer:
+    """What a machine has not reported to its director yet. `ours` is the key of messages between the two."""
 
     def __init__(self, ours: str) -> None:
         self._ours = ours
-        self._came: dict[ChannelId, Delivered] = {}
-        self._gave: dict[str, dict[int, int]] = {}
-        self._told_at = 0
+        self._positions: dict[ChannelId, Delivered] = {}
+        self._digests: dict[str, dict[int, int]] = {}
+        self._reported_at = 0
 
-    def hear(self, event: DeliveredUpTo | OutputDigested) -> None:
+    def add(self, event: DeliveredUpTo | OutputDigested) -> None:
         if isinstance(event, DeliveredUpTo):
-            self._came[event.channel] = event.delivered
+            self._positions[event.channel] = event.delivered
         else:
-            self._gave.setdefault(event.stream, {}).update(event.digests)
+            self._digests.setdefault(event.stream, {}).update(event.digests)
 
-    def tell(self, now: int) -> list[SendToDirector]:
-        """What is to be said now."""
-        if not (self._came or self._gave) or now - self._told_at < _TELL_EVERY:
+    def due_messages(self, now: int) -> list[SendToDirector]:
+        """The messages to send now."""
+        if not (self._positions or self._digests) or now - self._reported_at < _REPORT_EVERY:
             return []
-        said: list[dict[str, Any]] = []
-        if self._came:
-            said.append({"had": [as_json(channel, delivered) for channel, delivered in self._came.items()]})
-        if self._gave:
-            said.append({"digests": {stream: list(digests.items()) for stream, digests in self._gave.items()}})
-        self._came, self._gave, self._told_at = {}, {}, now
-        return [SendToDirector({self._ours: one}) for one in said]
+        reports: list[dict[str, Any]] = []
+        if self._positions:
+            reports.append({"had": [as_json(channel, delivered) for channel, delivered in self._positions.items()]})
+        if self._digests:
+            reports.append({"digests": {stream: list(digests.items()) for stream, digests in self._digests.items()}})
+        self._positions, self._digests, self._reported_at = {}, {}, now
+        return [SendToDirector({self._ours: report}) for report in reports]

@@ -1,15 +1,15 @@
-"""Which element a task becomes, so that replicas of a group do not share an executor.
+"""Assigns elements to tasks so that replicas of a group do not share an executor.
 
-Spark decides where tasks run, and a task knows where it is only once it runs. So a task is not an element from the
-beginning: it says where it is and gets one, and again when Spark has started it anew. Replicas keep to one executor
-each where there are several; so do copies, under full replication, the first of every operator, the second, and so on.
-Where they cannot, `shared` says so.
+Spark decides where tasks run, and a task knows its executor only once it runs. So a task is not bound to an element
+beforehand: it reports its executor and gets an element, and again when Spark has restarted it. Each replica stays on
+one executor where there are several; so does each set of copies under full replication (the first copy of every
+operator, the second, and so on). Where this is not possible, `shared` reports it.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-COPIES = "copies"  # the group of everything that is in copies, beside which there are no others
+COPIES = "copies"  # the group of all elements in copies; a run with copies has no other groups
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Placement:
 
     def __init__(self, places: Iterable[ElementPlace]) -> None:
         self._places = tuple(places)
-        self._task: dict[str, int] = {}  # by element that was claimed
+        self._task: dict[str, int] = {}  # by claimed element
         self._executor: dict[str, str] = {}
 
     def claim(self, task: int, executor: str) -> str:
-        """The element of a task that begins on this executor. What it had before is free again."""
+        """The element of a task that starts on this executor. Its previous element is free again."""
         for pe, owner in list(self._task.items()):
             if owner == task:
                 del self._task[pe], self._executor[pe]
@@ -59,7 +59,7 @@ class Placement:
         return sorted({place.replica for place in self._places if place.group == group})
 
     def tasks(self, pe: str) -> set[int]:
-        """The task that is this element; while none is, those that are no element yet."""
+        """The task that runs this element; while none does, the tasks without an element."""
         if pe in self._task:
             return {self._task[pe]}
         return set(range(len(self._places))) - set(self._task.values())
@@ -72,7 +72,7 @@ class Placement:
             if len(set().union(*executors)) < sum(map(len, executors)):
                 who = "copies of operators" if group == COPIES else f"replicas of HA group {group}"
                 sentences.append(
-                    f"{who} share an executor, and the loss of it is the loss of both: "
+                    f"{who} share an executor, so its loss would be the loss of both: "
                     f"use a master with an executor for each, for example --master 'local-cluster[2,8,1024]'"
                 )
         return sentences
