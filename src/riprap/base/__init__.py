@@ -1,1 +1,1 @@
-"""What every other package stands on: errors, quantities, the clock, seeded randomness. Imports nothing of Riprap."""
+"""The lowest layer: errors, quantities, the clock, files, seeded randomness. Imports no other package of Riprap."""

@@ -1,4 +1,4 @@
-"""The only place that reads a clock. Whatever needs time takes a `Clock`, so that tests can supply their own."""
+"""The only place that reads a clock. Code that needs time has a `Clock` parameter, so tests can supply their own."""
 
 import time
 from typing import Protocol
@@ -6,7 +6,7 @@ from typing import Protocol
 
 class Clock(Protocol):
     def monotonic(self) -> float:
-        """Seconds since an arbitrary moment; never falls; compare only within one process."""
+        """Seconds since an arbitrary moment; never decreases; comparable only within one process."""
 
     def now(self) -> int:
         """Microseconds since 1970-01-01 UTC, as in `_ts`; may jump when the machine's clock is set."""
@@ -16,7 +16,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The machine's clock."""
 
     def monotonic(self) -> float:
         return time.perf_counter()
@@ -32,5 +32,5 @@ SYSTEM_CLOCK: Clock = SystemClock()
 
 
 def thread_seconds() -> float:
-    """Seconds of a core that the calling thread has taken."""
+    """CPU seconds that the calling thread has used."""
     return time.thread_time()

@@ -1,9 +1,9 @@
-"""Writing to a disk that may be full: wait for room, for a stated time, and then say so in one sentence.
+"""Write to a disk that may be full: retry for a limited time, then raise one clear error.
 
-Fault model. A disk that is full (or a quota that is used up) gets room again when somebody deletes something, so a
-write is tried again, every half second, for `PATIENCE` seconds. Then it is an error of the environment, and nothing of
-what was acknowledged before is lost. The time is below that after which a processing element counts as stuck, so a run
-pauses and goes on. Whatever is written has to be such that it can be written again from its beginning.
+Fault model: a full disk (or an exhausted quota) has room again when someone deletes files. So a write is retried every
+half second for `PATIENCE` seconds, and then raises an error of the environment. Nothing that was acknowledged before is
+lost. `PATIENCE` is shorter than the time after which a processing element counts as stuck, so a run pauses and
+continues. A write must be repeatable from its start.
 """
 
 import errno
@@ -15,23 +15,23 @@ from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import MissingPrerequisite
 
 PATIENCE = 30.0  # seconds
-_AGAIN = 0.5  # seconds between two tries
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no room, a quota, a limit on the size of files
+_RETRY_INTERVAL = 0.5  # seconds
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no room, quota exhausted, file size limit
 
 T = TypeVar("T")
 
 
 class DiskFull(MissingPrerequisite):
-    """A disk without room, after having waited for it."""
+    """The disk was still full after `PATIENCE` seconds."""
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether this is a system's word for a disk without room."""
+    """Whether the operating system reported a full disk."""
     return isinstance(error, OSError) and error.errno in _FULL
 
 
 def when_room(write: Callable[[], T], path: str | os.PathLike[str], clock: Clock = SYSTEM_CLOCK) -> T:
-    """What `write` returns, which writes to `path`: tried again while the disk is full, but not for ever."""
+    """Call `write`, which writes to `path`, and return its result; retry while the disk is full, up to `PATIENCE`."""
     since = None
     while True:
         try:
@@ -42,7 +42,7 @@ def when_room(write: Callable[[], T], path: str | os.PathLike[str], clock: Clock
             since = clock.monotonic() if since is None else since
             if clock.monotonic() - since >= PATIENCE:
                 raise DiskFull(
-                    f"the disk of {os.fspath(path)} is full and had no room for {PATIENCE:.0f} s: free space and go on "
+                    f"the disk of {os.fspath(path)} has been full for {PATIENCE:.0f} s: free space and continue "
                     "(a run: riprap run --resume DIR; an assessment: the same command again)"
                 ) from error
-        clock.sleep(_AGAIN)
+        clock.sleep(_RETRY_INTERVAL)

@@ -1,7 +1,7 @@
-"""Text files that a person or another program wrote: JSON and TOML, read with bounds, every slip told in one sentence.
+"""The only reader of JSON and TOML files that a person or another program wrote. Each mistake is one clear sentence.
 
-The one reader of such files. What it returns is made of plain values: no number is NaN or infinite or a whole one of
-more than 64 bits, nothing is nested deeper than the reader itself bears, and no file is larger than `LARGEST`.
+It returns plain values within bounds: no number is NaN, infinite or an integer of more than 64 bits, nesting is limited
+by the parser's recursion, and no file is larger than `LARGEST`.
 """
 
 import json
@@ -20,22 +20,20 @@ Kind = type[RiprapError]
 
 
 def read_text(path: Path | str, what: str = "", *, kind: Kind = DataError, own: bool = False) -> str:
-    """The text of a file. `what` it is, for messages, as in "plan"; `own`: it lies in a directory that we own."""
+    """The text of a file. `what`: its kind, for messages, as in "plan"; `own`: it is in a directory that we own."""
     named = f"{what} {path}" if what else str(path)
     try:
         with open_file(path) if own else Path(path).open("rb") as file:
-            data = file.read(LARGEST + 1)  # and not by the file's size: that of a pipe or a device is 0
+            data = file.read(LARGEST + 1)  # do not rely on the file's size: that of a pipe or a device is 0
         if len(data) > LARGEST:
-            raise kind(f"cannot read {named}: it has more than {LARGEST >> 20} MiB; give the file that was meant")
+            raise kind(f"cannot read {named}: it is larger than {LARGEST >> 20} MiB; check the file name")
         return data.decode("utf-8")
     except FileNotFoundError:
         raise kind(f"cannot read {named}: No such file" if what else f"there is no file {path}") from None
     except OSError as error:
         raise kind(f"cannot read {named}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise kind(
-            f"cannot read {named}: it is not UTF-8 text (byte {error.start}); give the file that was meant"
-        ) from None
+        raise kind(f"cannot read {named}: it is not UTF-8 text (byte {error.start}); check the file name") from None
 
 
 def read_json(path: Path | str, what: str = "", *, kind: Kind = DataError, own: bool = False) -> Any:
@@ -59,7 +57,7 @@ def parse_toml(text: str, where: str, *, kind: Kind = DataError) -> dict[str, An
 
 
 def shortened(value: Any, most: int = 60) -> str:
-    """A value in a message, on one line and not too long."""
+    """A value for a message: on one line, at most `most` characters."""
     try:
         text = " ".join(repr(value).split())
     except RecursionError:
@@ -69,20 +67,20 @@ def shortened(value: Any, most: int = 60) -> str:
 
 def _toml(text: str, wrong: str, kind: Kind) -> dict[str, Any]:
     def parse() -> dict[str, Any]:
-        found = tomllib.loads(text, parse_float=_finite)
-        left: list[Any] = [found]
-        while left:  # its whole numbers cannot be looked at while they are read
-            each = left.pop()
-            if isinstance(each, dict):
-                left.extend(each.values())
-            elif isinstance(each, list):
-                left.extend(each)
-            elif isinstance(each, int):
-                _bounded(each)
-        return found
+        document = tomllib.loads(text, parse_float=_finite)
+        stack: list[Any] = [document]
+        while stack:  # tomllib has no hook for integers
+            value = stack.pop()
+            if isinstance(value, dict):
+                stack.extend(value.values())
+            elif isinstance(value, list):
+                stack.extend(value)
+            elif isinstance(value, int):
+                _bounded(value)
+        return document
 
-    found: dict[str, Any] = _parsed(parse, wrong, kind)
-    return found
+    document: dict[str, Any] = _parsed(parse, wrong, kind)
+    return document
 
 
 def _parsed(parse: Callable[[], Any], wrong: str, kind: Kind) -> Any:
@@ -99,7 +97,7 @@ def _parsed(parse: Callable[[], Any], wrong: str, kind: Kind) -> Any:
 def _finite(text: str) -> float:
     number = float(text)
     if not isfinite(number):
-        raise ValueError(f"{text} is not a number that can be worked with")
+        raise ValueError(f"{text} is not a finite number")
     return number
 
 
@@ -109,5 +107,5 @@ def _whole(text: str) -> int:
 
 def _bounded(number: int) -> int:
     if not -(2**63) <= number < 2**64:
-        raise ValueError("a whole number has more than 64 bits")
+        raise ValueError("an integer has more than 64 bits")
     return number

@@ -1,9 +1,9 @@
-"""Errors that a user can cause. Each message is one sentence or two: what was wrong, what was expected, what to do.
+"""Errors that a user can cause. Each message is one or two sentences: what was wrong, what was expected, what to do.
 
-`exit_code` is what the command line exits with. Anything that is not a `RiprapError` is a bug of ours and is
+`exit_code` is the exit code of the command line. Any exception that is not a `RiprapError` is a bug in Riprap and is
 shown with its traceback.
 
-    1  a check that was asked for found something wrong (damage, a bound not met)
+    1  a check that the user requested failed (damage, a bound not met)
     2  bad input: arguments, a graph, an expression, a plan, data
     3  the environment lacks something (Java, a Spark setting, disk)
 """
@@ -27,7 +27,7 @@ class RiprapError(Exception):
 
 
 class GraphError(RiprapError):
-    """A stream graph that cannot be: unknown column, duplicate name, port not connected, forbidden cycle."""
+    """An invalid stream graph: unknown column, duplicate name, port not connected, forbidden cycle."""
 
 
 class ExpressionError(RiprapError):
@@ -39,15 +39,15 @@ class PlanError(RiprapError):
 
 
 class DataError(RiprapError):
-    """Input data that is unreadable, damaged, of another schema, or out of order."""
+    """Input data that is unreadable, damaged, out of order, or has the wrong schema."""
 
 
 class UsageError(RiprapError):
-    """Arguments that do not fit together or are outside their range."""
+    """Arguments that contradict each other or are out of range."""
 
 
 class CheckFailed(RiprapError):
-    """A check that the user asked for found something wrong."""
+    """A check that the user requested failed."""
 
     exit_code: ClassVar[int] = 1
 
@@ -59,42 +59,41 @@ class MissingPrerequisite(RiprapError):
 
 
 def users_line(error: BaseException) -> str:
-    """`FILE, line N` of the user's own code that an exception came through last; "" where there is none.
+    """`FILE, line N`: the innermost line of user code in an exception's traceback; "" if there is none.
 
-    That is the innermost frame of its traceback outside this package, Python's library and installed packages; outside
-    this package alone where all of the user's code is installed.
+    User code is outside of this package, the standard library and installed packages. If there is no such frame,
+    installed packages count as user code.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    places = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    for foreign in ((_PACKAGE, *places), (_PACKAGE, *places[:2])):
+    libraries = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    for excluded in ((_PACKAGE, *libraries), (_PACKAGE, *libraries[:2])):
         for frame in reversed(frames):
-            if not frame.filename.startswith(("<", *(place + os.sep for place in foreign))):
+            if not frame.filename.startswith(("<", *(directory + os.sep for directory in excluded))):
                 return f"{frame.filename}, line {frame.lineno}"
     return ""
 
 
 def as_sentence(text: str, most: int = 800) -> str:
-    """A message as it is shown: on one line, nothing in it that a terminal obeys, and not endless.
+    """A message for display: on one line, without terminal control characters, at most about `most` characters.
 
-    Names and values of users are in messages as they are; here is where that becomes harmless.
+    Messages contain names and values of users verbatim; this function makes them harmless.
     """
     line = harmless(" ".join(text.split()))
     return line if len(line) <= most else f"{line[: most // 2]} … {line[-most // 2 :]}"
 
 
 def harmless(text: str) -> str:
-    """Text as a terminal may get it: what it would obey (control characters, those of the second block too), what turns
-    the direction of reading, and what cannot be encoded is escaped. Spaces, tabs and the ends of lines stay."""
+    """Text that is safe to print to a terminal: control characters (C0 and C1), characters that change the reading
+    direction, and characters that cannot be encoded are escaped. Spaces, tabs and line ends stay."""
     if text.isprintable():
         return text
     return "".join(
-        letter if letter.isprintable() or letter in "\n\t" or category(letter) == "Zs" else ascii(letter)[1:-1]
-        for letter in text
+        char if char.isprintable() or char in "\n\t" or category(char) == "Zs" else ascii(char)[1:-1] for char in text
     )
 
 
 def known(names: Iterable[object], wanted: object = None) -> str:
-    """`a, b, c` for a message, with a guess first when `wanted` looks like a slip of one of them."""
+    """`a, b, c` for a message, followed by a suggestion if `wanted` looks like a misspelling of one of them."""
     listed = [str(name) for name in names]
     if not listed:
         return "none"

@@ -1,12 +1,13 @@
-"""Files in directories that we own: those of runs, campaigns, proofs, streams and checkpoints. One place opens them.
+"""Opens files in directories that we own: those of runs, campaigns, proofs, streams and checkpoints. No other code
+does.
 
-Whoever can write to such a directory could put a symbolic link in place of a file or a directory, and have us truncate,
-overwrite or append to what it leads to. So no link is followed, at any component of a path: the directory is opened
-first, it is checked where it lies, and everything is done relative to it, so that what is checked is what is used, also
-while somebody changes it. Paths are therefore real ones: whoever takes a directory from a user resolves it once
-(`real`), for what leads there is the user's business, and everything below it is ours.
+Anyone with write access to such a directory could replace a file or a directory by a symbolic link and make us
+truncate, overwrite or append to its target. So no link is followed, at any component of a path: the parent directory is
+opened first, its location is verified, and all operations are relative to its descriptor. This leaves no gap between
+check and use. Paths must therefore be real: code that receives a directory from a user resolves it once (`real`). Links
+above that directory are the user's choice; everything below it is ours.
 
-To rename, to unlink and to remove a tree act on a link itself, and not on what it leads to.
+`rename`, `unlink` and `remove_tree` act on a link itself, not on its target.
 """
 
 import contextlib
@@ -28,26 +29,26 @@ _WALK = os.O_DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_PATH", os.O_RDONLY)
 
 
 def real(path: AnyPath) -> Path:
-    """A path that a user gave, with the links that lead there resolved."""
+    """A user's path with all symbolic links resolved."""
     return Path(os.path.realpath(path))
 
 
 def refuse_links(root: AnyPath) -> None:
-    """Raises for the first link anywhere below a directory, before anything in it is used."""
-    left = [os.fspath(root)]
-    while left:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(left.pop()) as entries:
+    """Raise for the first symbolic link anywhere below a directory. Call it before using the directory."""
+    stack = [os.fspath(root)]
+    while stack:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(stack.pop()) as entries:
             for entry in entries:
                 if entry.is_symlink():
                     raise _refusal(entry.path)
                 if entry.is_dir(follow_symlinks=False):
-                    left.append(entry.path)
+                    stack.append(entry.path)
 
 
 def _refusal(path: AnyPath) -> DataError:
     return DataError(
-        f"{os.fspath(path)} is a symbolic link, and none is followed in a directory of riprap: remove it, or put there "
-        "what it leads to"
+        f"{os.fspath(path)} is a symbolic link, and riprap follows none in its directories: remove it, or replace it "
+        "by its target"
     )
 
 
@@ -62,7 +63,7 @@ def _absolute(path: AnyPath) -> str:
 
 
 def _step(directory: int | None, name: str, path: AnyPath, flags: int, mode: int = 0o644) -> int:
-    """Open what is called so in an open directory; errors name the whole path."""
+    """Open `name` in an open directory; errors name the whole path."""
     try:
         return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=directory)
     except OSError as error:
@@ -75,37 +76,37 @@ def _step(directory: int | None, name: str, path: AnyPath, flags: int, mode: int
 
 
 def _directory(path: str) -> int:
-    """A directory, open. The system says where what it opened lies: if that is the path, no link led there."""
+    """Open a directory. If `/proc` reports the same path for the descriptor, no link was followed."""
     try:
-        found = os.open(path, _WALK)
+        directory = os.open(path, _WALK)
     except OSError:
         return _walked(path)
     try:
-        if os.readlink(f"/proc/self/fd/{found}") == path:
-            return found
+        if os.readlink(f"/proc/self/fd/{directory}") == path:
+            return directory
     except OSError:
         pass
-    os.close(found)
+    os.close(directory)
     return _walked(path)
 
 
 def _walked(path: str, *, make: bool = False) -> int:
-    """The same, component by component; `make` makes what is missing."""
+    """Open a directory component by component; `make` creates missing ones."""
     directory = os.open("/", _WALK)
     try:
-        so_far = ""
+        prefix = ""
         for name in filter(None, path.split("/")):
-            so_far += f"/{name}"
+            prefix += f"/{name}"
             try:
-                below = _step(directory, name, so_far, _WALK)
+                child = _step(directory, name, prefix, _WALK)
             except FileNotFoundError:
                 if not make:
                     raise
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(name, dir_fd=directory)
-                below = _step(directory, name, so_far, _WALK)
+                child = _step(directory, name, prefix, _WALK)
             os.close(directory)
-            directory = below
+            directory = child
     except BaseException:
         os.close(directory)
         raise
@@ -114,7 +115,7 @@ def _walked(path: str, *, make: bool = False) -> int:
 
 @contextlib.contextmanager
 def _parent(path: AnyPath) -> Iterator[tuple[int, str]]:
-    """The directory that a path is in, open, and its last name."""
+    """The open parent directory of a path, and the path's last component."""
     above, _, name = _absolute(path).rpartition("/")
     directory = _directory(above or "/")
     try:
@@ -130,7 +131,7 @@ def _parent(path: AnyPath) -> Iterator[tuple[int, str]]:
 
 
 def descriptor(path: AnyPath, flags: int, mode: int = 0o644) -> int:
-    """What `os.open` gives."""
+    """Like `os.open`."""
     above, _, name = _absolute(path).rpartition("/")
     directory = _directory(above or "/")
     try:
@@ -140,7 +141,7 @@ def descriptor(path: AnyPath, flags: int, mode: int = 0o644) -> int:
 
 
 def open_file(path: AnyPath, mode: str = "rb", buffering: int = -1) -> IO[Any]:
-    """What `open` gives. Texts are UTF-8."""
+    """Like `open`. Text is UTF-8."""
     encoding = None if "b" in mode else "utf-8"
     return open(os.fspath(path), mode, buffering, encoding=encoding, opener=lambda name, flags: descriptor(name, flags))
 
@@ -165,7 +166,7 @@ def write_text(path: AnyPath, text: str) -> None:
 
 
 def mapped(path: AnyPath) -> pa.Buffer:
-    """A file that nobody changes, mapped into memory."""
+    """A file, mapped into memory. The file must not change."""
     with open_file(path, buffering=0) as file:
         if not os.fstat(file.fileno()).st_size:
             return pa.py_buffer(b"")
@@ -181,12 +182,12 @@ def truncate(path: AnyPath, size: int) -> None:
 
 
 def status(path: AnyPath) -> os.stat_result:
-    """Of a file or a directory; raises for a link."""
+    """Like `os.stat`, for a file or a directory; raises for a link."""
     with _parent(path) as (directory, name):
-        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
-        if stat.S_ISLNK(found.st_mode):
+        result = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        if stat.S_ISLNK(result.st_mode):
             raise _refusal(path)
-        return found
+        return result
 
 
 def exists(path: AnyPath) -> bool:
@@ -202,13 +203,13 @@ def is_directory(path: AnyPath) -> bool:
 
 
 def rename(path: AnyPath, to: AnyPath) -> None:
-    """Takes the place of what was there."""
+    """Rename atomically; an existing target is replaced."""
     with _parent(path) as (directory, name), _parent(to) as (other, new):
         os.rename(name, new, src_dir_fd=directory, dst_dir_fd=other)
 
 
 def link(path: AnyPath, to: AnyPath) -> None:
-    """A second name of the same file; raises if it is taken."""
+    """Create a hard link; raises if `to` exists."""
     with _parent(path) as (directory, name), _parent(to) as (other, new):
         os.link(name, new, src_dir_fd=directory, dst_dir_fd=other, follow_symlinks=False)
 
@@ -226,12 +227,12 @@ def unlink(path: AnyPath, *, missing_ok: bool = False) -> None:
 
 
 def make(path: AnyPath) -> None:
-    """A directory, and those above it; one that is there stays."""
+    """Create a directory and its missing parents; an existing one stays."""
     os.close(_walked(_absolute(path), make=True))
 
 
 def names(path: AnyPath) -> list[str]:
-    """Of what is in a directory, in order."""
+    """The sorted names of a directory's entries."""
     directory = descriptor(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         return sorted(os.listdir(directory))
@@ -240,7 +241,7 @@ def names(path: AnyPath) -> list[str]:
 
 
 def remove_tree(path: AnyPath) -> None:
-    """A directory with all that is in it, a file, a link, or nothing."""
+    """Remove a directory with its contents, a file or a link, if it exists."""
     try:
         with _parent(path) as (directory, name):
             if stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):

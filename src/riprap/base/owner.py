@@ -1,8 +1,8 @@
-"""Who works in a directory: one process at a time.
+"""A lock that lets one process at a time use a directory.
 
-The owner holds an exclusive `flock` on the file `.owner` in it, which names its process and machine. The kernel lets go
-of it when the process dies, however it dies, so a lock is never stale: a file left behind by a dead process is locked
-anew. A file system without locks is used without.
+The owner holds an exclusive `flock` on the file `.owner` in it, which names its process and machine. The kernel
+releases the lock however the process dies, so a lock is never stale: the next process locks the file that a dead one
+left. On a file system without locks, directories are used without.
 """
 
 import contextlib
@@ -23,9 +23,9 @@ _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 
 @contextlib.contextmanager
 def owned(directory: Path, what: str) -> Iterator[None]:
-    """Hold a directory, a real path, which is made if need be and may have no links in it; raises `UsageError` while
-    another process does. `what` it is for: "run". A directory that was made here, and that nothing was put into, is
-    gone afterwards."""
+    """Own a directory, which is created if it is missing and must contain no links; raises `UsageError` while another
+    process owns it. `directory`: a real path; `what`: its purpose, as in "run". A directory that was created here and
+    is still empty is removed at the end."""
     made = not files.exists(directory)
     try:
         files.make(directory)
@@ -36,14 +36,14 @@ def owned(directory: Path, what: str) -> Iterator[None]:
         files.refuse_links(directory)
         yield
     finally:
-        with contextlib.suppress(OSError):  # somebody else may have removed it: what went wrong inside is to be told
+        with contextlib.suppress(OSError):  # it may be gone already; do not hide an error from inside the block
             if made and is_empty(directory):
                 files.remove_tree(directory)
         os.close(file)
 
 
 def is_empty(directory: Path) -> bool:
-    """Whether nothing is in it but the name of its owner."""
+    """Whether a directory has no entry but `.owner`."""
     return files.names(directory) in ([], [OWNER])
 
 
@@ -57,7 +57,7 @@ def _locked(directory: Path, what: str) -> int:
             holder = _holder(os.pread(file, 4096, 0))
             os.close(file)
             raise UsageError(
-                f"{directory} is in use by {holder}: another {what} is going on there; wait for it, stop it, "
+                f"{directory} is in use by {holder}: another {what} is running there; wait for it, stop it, "
                 "or give another directory"
             ) from None
         except OSError as error:
@@ -65,7 +65,7 @@ def _locked(directory: Path, what: str) -> int:
                 os.close(file)
                 raise
         with contextlib.suppress(FileNotFoundError):
-            if files.status(path).st_ino == os.fstat(file).st_ino:  # and not deleted between opening and locking
+            if files.status(path).st_ino == os.fstat(file).st_ino:  # not deleted between opening and locking
                 os.ftruncate(file, 0)
                 os.pwrite(file, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
                 return file
@@ -74,8 +74,8 @@ def _locked(directory: Path, what: str) -> int:
 
 def _holder(data: bytes) -> str:
     try:
-        told = json.loads(data)
-        pid, host = int(told["pid"]), str(told["host"])
+        owner = json.loads(data)
+        pid, host = int(owner["pid"]), str(owner["host"])
     except (ValueError, TypeError, LookupError, RecursionError):
         return "another process"  # it has not written its name yet
     return f"process {pid}" + ("" if host == socket.gethostname() else f" on {host}")

@@ -1,4 +1,4 @@
-"""Where the time of a command goes, from its start to its end: phases that follow one another."""
+"""Measures where the time of a command goes: consecutive phases from its start to its end."""
 
 import os
 from pathlib import Path
@@ -7,10 +7,10 @@ from riprap.base.clock import SYSTEM_CLOCK, Clock
 
 
 class Phases:
-    """`done` ends a phase; the next one begins there. What went on beside a phase is not told apart from it."""
+    """`done` ends a phase and starts the next. Work that runs concurrently is not measured separately."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, since: float | None = None) -> None:
-        """`since`: when the first phase began, an instant of the clock's `monotonic`; by default now."""
+        """`since`: when the first phase started, in the clock's `monotonic` time; by default now."""
         self._clock = clock
         self._at = clock.monotonic() if since is None else since
         self.seconds: dict[str, float] = {}
@@ -22,7 +22,7 @@ class Phases:
 
 
 def process_started(clock: Clock = SYSTEM_CLOCK) -> float:
-    """When this process began, as an instant of the clock's `monotonic`; now, where the system does not tell."""
+    """When this process started, in the clock's `monotonic` time; now, if the system does not report it."""
     now = clock.monotonic()
     try:
         after_boot = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")

@@ -1,18 +1,18 @@
-"""Python processes that we start: none has the working directory, or that of a script, first on its path.
+"""Keeps the working directory and the script's directory off `sys.path` in the Python processes that we start.
 
-A file there that is called like a library (`uuid.py`, `pandas.py`) would run in its place.
+A file there with the name of a library (`uuid.py`, `pandas.py`) would be imported in its place.
 """
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SAFE_PATH = "PYTHONSAFEPATH"  # "1" in a process's environment, and so in that of all that it starts; like `python -P`
+SAFE_PATH = "PYTHONSAFEPATH"  # "1" in a process's environment, inherited by its children; like `python -P`
 
 
 @contextmanager
 def safe_path() -> Iterator[None]:
-    """For a process that a library starts with the environment of this one."""
+    """Set it while a library starts a process with this environment."""
     before = os.environ.get(SAFE_PATH)
     os.environ[SAFE_PATH] = "1"
     try:

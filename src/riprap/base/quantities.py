@@ -1,7 +1,7 @@
-"""Quantities with their units, and the text a user writes for them.
+"""Quantities with units, and their text form.
 
-`Duration` is a whole number of microseconds, the resolution of `_ts`, so that event-time arithmetic is exact. What is
-read from text is bounded here, at one place, so that no later arithmetic overflows: `LONGEST` and `LARGEST`.
+`Duration` is an integer number of microseconds, the resolution of `_ts`, so event-time arithmetic is exact. Parsed
+values are bounded here (`LONGEST`, `LARGEST`), so no later arithmetic overflows.
 """
 
 import re
@@ -31,7 +31,7 @@ _QUANTITY = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-
 
 
 def parse_duration(text: str) -> Duration:
-    """`"1.5s"` → 1,500,000 µs. A unit is required: a bare number has none."""
+    """`"1.5s"` → 1,500,000 µs. The unit is required."""
     match = _QUANTITY.match(text)
     if match is None or match.group(2) not in _DURATION_UNITS:
         raise UsageError(
@@ -52,7 +52,7 @@ def format_duration(duration: Duration) -> str:
 
 
 def show_duration(duration: int) -> str:
-    """For people: as it would be written where that is short, else three significant digits, as in 15.5 s."""
+    """For people: the exact text if it is short, else three significant digits, as in 15.5 s."""
     exact = format_duration(Duration(duration))
     if len(exact) <= 6:
         return exact
@@ -65,7 +65,7 @@ def show_duration(duration: int) -> str:
 
 
 def parse_number(text: str, option: str, *, least: float = 0.0, most: float = 1e15) -> float:
-    """A finite number within bounds, as an option's value."""
+    """The value of an option: a finite number within bounds."""
     try:
         value = float(text)
     except ValueError:
@@ -76,7 +76,7 @@ def parse_number(text: str, option: str, *, least: float = 0.0, most: float = 1e
 
 
 def parse_whole(text: str, option: str, *, least: int = 0, most: int = 10**15) -> int:
-    """A whole number within bounds, as an option's value: 500000, 500_000 or 0.5e6."""
+    """The value of an option: an integer within bounds, as in 500000, 500_000 or 0.5e6."""
     plain = text.strip().replace("_", "")
     try:
         value = float(plain) if plain.isascii() else float("nan")

@@ -1,9 +1,8 @@
-"""Scratch directories: gone when their process ends, and where it could not see to that, removed by the next one.
+"""Scratch directories: a process removes its own when it ends; `sweep` removes those of killed processes.
 
-Their names say whose they are: process, its start (so that a number that is used again means nobody), and its namespace
-(so that processes of another container are not taken for dead). `sweep` removes what belongs to this user and to a
-process that is no more, and nothing else: no link is followed, and a directory of a living process is never touched,
-however many sweep at once.
+A directory's name identifies its process: pid, start time (pids are reused) and PID namespace (a process of another
+container is not mistaken for a dead one). `sweep` removes only directories of this user whose process is dead. It
+follows no link and never touches a directory of a living process, even if several sweeps run at once.
 """
 
 import atexit
@@ -20,26 +19,25 @@ _NAME = re.compile(r"riprap-[a-z]+-([0-9a-f]+)\.([0-9a-f]+)\.([0-9a-f]+)-\w+")
 
 
 def scratch_directory(what: str) -> str:
-    """One of this process, which only its user can enter and which is gone when it ends."""
-    made = tempfile.mkdtemp(prefix=_prefix(what))
-    atexit.register(_remove, made, os.getpid())
-    return made
+    """A directory that only this user can enter; it is removed when this process exits."""
+    path = tempfile.mkdtemp(prefix=_prefix(what))
+    atexit.register(_remove, path, os.getpid())
+    return path
 
 
 @contextmanager
 def scratch(what: str) -> Iterator[Path]:
-    """One for a while."""
-    with tempfile.TemporaryDirectory(prefix=_prefix(what)) as made:
-        yield Path(made)
+    """A directory that exists during the `with` block."""
+    with tempfile.TemporaryDirectory(prefix=_prefix(what)) as path:
+        yield Path(path)
 
 
 def sweep() -> None:
-    """Remove what processes of this user left that were killed."""
-    here = tempfile.gettempdir()
-    with suppress(OSError), os.scandir(here) as entries:
+    """Remove the directories that killed processes of this user left behind."""
+    with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
-            found = _NAME.fullmatch(entry.name) if entry.name.startswith("riprap-") else None
-            if found is not None and _ours(entry) and _dead(*(int(part, 16) for part in found.groups())):
+            match = _NAME.fullmatch(entry.name) if entry.name.startswith("riprap-") else None
+            if match is not None and _ours(entry) and _dead(*(int(part, 16) for part in match.groups())):
                 shutil.rmtree(entry.path, ignore_errors=True)
 
 
@@ -64,13 +62,13 @@ def _dead(pid: int, started: int, namespace: int) -> bool:
     except ProcessLookupError:
         return True
     except OSError:
-        pass  # somebody else's: the number is used again
+        pass  # another user's process: the pid was reused
     now = _started(pid)
     return now is not None and now != started
 
 
 def _started(pid: int) -> int | None:
-    """When a process was started, in ticks of the system; None: there is none, or the system does not tell."""
+    """The start time of a process in clock ticks; None if it does not exist or the system does not report it."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
     except (OSError, ValueError, IndexError):
@@ -84,6 +82,6 @@ def _namespace() -> int:
         return 0
 
 
-def _remove(made: str, owner: int) -> None:
-    if os.getpid() == owner:  # not a process forked from it
-        shutil.rmtree(made, ignore_errors=True)
+def _remove(path: str, owner: int) -> None:
+    if os.getpid() == owner:  # not a forked child
+        shutil.rmtree(path, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""Values out of files, held to the shape that they are to have: that of a dataclass, by its annotations.
+"""Checks values from files against the annotations of a dataclass.
 
-JSON and TOML know numbers, text, lists and tables; what was written by hand, by another version or by nobody has them
-in the wrong places. Checked here once, such a value is one sentence; else it is an exception in the middle of a report.
+A JSON or TOML file that was edited by hand, written by another version or damaged may have values of the wrong type.
+Checked here once, such a value is one clear error; otherwise it would be an exception in the middle of a report.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,13 +17,13 @@ from riprap.base.errors import DataError, RiprapError
 
 T = TypeVar("T")
 
-# What taking apart a value of another shape raises.
+# What code raises when it reads a value of the wrong shape.
 MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 
 @contextmanager
 def taken_apart(wrong: str, *, kind: type[RiprapError] = DataError) -> Iterator[None]:
-    """Whatever goes wrong in here is because what was read is of another shape; `wrong` says so, and what to do."""
+    """Turn an exception in the block, which a value of the wrong shape caused, into an error with the text `wrong`."""
     try:
         yield
     except MISSHAPEN as error:
@@ -31,27 +31,27 @@ def taken_apart(wrong: str, *, kind: type[RiprapError] = DataError) -> Iterator[
 
 
 def shaped(cls: type[T], values: object, where: str) -> T:
-    """An instance of a dataclass of these values; lists become tuples. `where` they are, for the sentence."""
+    """An instance of a dataclass with these values; lists become tuples. `where` names their origin in errors."""
     if not isinstance(values, Mapping):
         raise DataError(f"{where}: expected a table of values, got {shortened(values)}")
     hints = get_type_hints(cls)
     known = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
     for name in values:
         if name not in known:
-            raise DataError(f"{where}: {shortened(name)} means nothing here; there are {', '.join(known)}")
-    found = {}
+            raise DataError(f"{where}: {shortened(name)} is unknown; known: {', '.join(known)}")
+    checked = {}
     for name, field in known.items():
         if name in values:
-            found[name] = _fitted(hints[name], values[name], f"{where}: {name}")
+            checked[name] = _fitted(hints[name], values[name], f"{where}: {name}")
         elif field.default is MISSING and field.default_factory is MISSING:
             raise DataError(f"{where}: {name} is missing")
-    return cls(**found)
+    return cls(**checked)
 
 
 def _fitted(hint: Any, value: Any, where: str) -> Any:
     fitted = _fit(hint, value)
     if fitted is _NOT:
-        raise DataError(f"{where} is {shortened(value)}; expected {_said(hint)}")
+        raise DataError(f"{where} is {shortened(value)}; expected {_described(hint)}")
     return fitted
 
 
@@ -59,12 +59,12 @@ _NOT: Any = object()
 
 
 def _fit(hint: Any, value: Any) -> Any:
-    """The value as its hint has it, or `_NOT`."""
+    """The value converted to its hint, or `_NOT`."""
     if isinstance(hint, NewType):
         hint = hint.__supertype__
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
-        return next((fitted for each in inner if (fitted := _fit(each, value)) is not _NOT), _NOT)
+        return next((fitted for member in inner if (fitted := _fit(member, value)) is not _NOT), _NOT)
     if origin is Literal:
         return value if isinstance(value, str | int) and value in inner else _NOT
     if origin is tuple or origin is Sequence:
@@ -89,25 +89,25 @@ def _fit(hint: Any, value: Any) -> Any:
 def _all(hints: Sequence[Any], values: Any) -> Any:
     if len(hints) != len(values):
         return _NOT
-    found = tuple(_fit(hint, value) for hint, value in zip(hints, values, strict=True))
-    return _NOT if any(each is _NOT for each in found) else found
+    fitted = tuple(_fit(hint, value) for hint, value in zip(hints, values, strict=True))
+    return _NOT if any(value is _NOT for value in fitted) else fitted
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
-def _said(hint: Any) -> str:
+def _described(hint: Any) -> str:
     words = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "nothing"}
     if isinstance(hint, NewType):
         hint = hint.__supertype__
     inner = get_args(hint)
     if get_origin(hint) in (Union, UnionType):
-        return " or ".join(dict.fromkeys(_said(each) for each in inner))
+        return " or ".join(dict.fromkeys(_described(member) for member in inner))
     if get_origin(hint) is Literal:
         return "one of " + ", ".join(map(str, inner))
     if get_origin(hint) in (tuple, Sequence):
-        return f"a list of such as {_said(inner[0])}"
+        return f"a list of values, each {_described(inner[0])}"
     if get_origin(hint) is Mapping:
         return "a table"
     return words.get(hint, "text" if hint is Path else str(hint))

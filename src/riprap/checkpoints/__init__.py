@@ -1,1 +1,1 @@
-"""Checkpoints: what of an operator's state is on disk, and how it comes back. No Spark."""
+"""Checkpoints: the state of operators on disk, and how it is restored. No Spark."""

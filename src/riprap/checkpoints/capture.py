@@ -1,4 +1,4 @@
-"""What is taken of an engine for a checkpoint, on its own thread: copies only, so that it can go on at once."""
+"""Captures the state of an engine for a checkpoint, on the engine's thread. It only copies, so the pause is short."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ class CapturedState:
     unit: str
     taken_at: int  # microseconds
     states: Mapping[str, OperatorState]  # by operator: a delta since the last capture, or a snapshot
-    kinds: Mapping[str, Mapping[str, WindowKind]]  # by operator and port, as the tables are called
+    kinds: Mapping[str, Mapping[str, WindowKind]]  # by operator and by prefix of the tables' names
     mergers: Mapping[str, MergerState]  # by operator
-    watermark: Mapping[str, OrderKey]  # by operator: how far its input has come
-    positions: Mapping[str, Any]  # where its owner goes on: a JSON object of its own
-    messages: bytes = b""  # of the owner too
+    watermark: Mapping[str, OrderKey]  # by operator: the watermark of its input
+    positions: Mapping[str, Any]  # where the element continues: an opaque JSON object
+    messages: bytes = b""  # channel state of the element, opaque here
 
 
 def capture(
@@ -37,9 +37,9 @@ def capture(
     now: int,
     mergers: Mapping[str, MergerState] | None = None,
 ) -> CapturedState:
-    """`since` has the versions that the last capture of the unit returned; without one an operator is taken whole.
+    """`since`: the versions from the unit's last capture; an operator without one is captured completely.
 
-    `mergers`: what is to be saved of mergers; None: all that waits in those of the operators.
+    `mergers`: the merger contents to save; None: everything that waits in the operators' mergers.
     """
     names = tuple(operators)
     if mergers is None:
@@ -56,7 +56,7 @@ def capture(
 
 
 def _state(operator: Operator, since: int | None) -> OperatorState:
-    """What has changed. Where nearly all has, it is taken whole: that is one part, and nothing before it is needed."""
+    """The changes; or a snapshot if nearly everything changed: that is one part and needs no earlier ones."""
     if since is None or (isinstance(operator, WindowedOperator) and operator.turned_over(since)):
         return operator.snapshot()
     return operator.delta(since)
@@ -74,7 +74,7 @@ def _kinds(engine: Engine, name: str) -> dict[str, WindowKind]:
 
 
 def _slides(spec: OperatorSpec, port: int) -> int | None:
-    """The size of a port's window if it is one of the newest tuples that each new one pushes the oldest out of."""
+    """The size of a port's window if it is a sliding count window."""
     if isinstance(spec, Aggregate) and isinstance(spec.window, Count) and not spec.tumbling:
         return spec.window.size
     if isinstance(spec, Join):

@@ -1,8 +1,8 @@
-"""Writes the checkpoints of one unit: new parts, then the manifest; then what no manifest names is deleted, and
-parts of windows are merged for the next manifest to name. Manifests stay until somebody says that they may go.
+"""Writes the checkpoints of one unit: new parts, then the manifest. Then it deletes parts that no manifest references,
+and merges window parts for the next manifest. Manifests stay until `delete`.
 
-A crash between any two of these steps leaves the newest manifest with all its parts. It may leave parts that no
-manifest names; the next checkpoint deletes them. Files of a newer epoch are never touched.
+A crash between any two of these steps leaves the newest manifest with all its parts. It may leave unreferenced parts;
+the next checkpoint deletes them. Files of a newer epoch are never touched.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ from riprap.checkpoints.storage import Contents, Storage
 from riprap.checkpoints.window_parts import WindowLog
 from riprap.operators.contract import OperatorState
 
-_KEYS, _ROWS = ".keys", ".rows"  # how the tables of a state are called
+_KEYS, _ROWS = ".keys", ".rows"  # suffixes of the names of a state's tables
 
 
 class UnitWriter:
@@ -38,31 +38,31 @@ class UnitWriter:
         self._number = max((f.number for f in files_in(storage, self._folder, MANIFEST) if f.epoch == epoch), default=0)
         self._part = max((f.number for f in files_in(storage, self._folder, PART) if f.epoch == epoch), default=0)
         self._logs: dict[tuple[str, str], WindowLog] = {}
-        # Copies of what each operator was last, the one last named at the end.
+        # Copies of each operator's last blob; the last element is the one that the newest manifest references.
         self._blobs: dict[str, list[PartRef]] = {}
         self._bytes = 0
-        self._there: set[str] = set()  # files in the folder, as far as is known
-        self._kept: dict[File, frozenset[str]] = {}  # manifests that are kept, and the parts that they name
-        self.found: dict[File, Mapping[str, Any]] = {}  # whole manifests that were there, and their positions
+        self._files: set[str] = set()  # known files in the folder
+        self._manifests: dict[File, frozenset[str]] = {}  # live manifests, and the parts that they reference
+        self.found: dict[File, Mapping[str, Any]] = {}  # intact manifests of earlier incarnations, and their positions
         for file in files_in(storage, self._folder, MANIFEST):
             if file.epoch <= epoch:
-                self._kept[file] = self._named_by(file)
+                self._manifests[file] = self._named_by(file)
 
     def gone(self) -> bool:
-        """Whether somebody has deleted what this attempt has written, manifests or parts that they name."""
-        return any(file.epoch == self._epoch and not whole for file, whole in self._whole().items())
+        """Whether manifests that this incarnation wrote, or parts that they reference, were deleted."""
+        return any(file.epoch == self._epoch and not intact for file, intact in self._intact().items())
 
     def forget(self) -> None:
-        """Begin anew, with a capture of the whole state: what is gone cannot be built on."""
+        """Drop incomplete checkpoints. The next capture must be a full one."""
         self._logs, self._blobs = {}, {}
-        for file, whole in self._whole().items():
-            if not whole:
-                del self._kept[file]
+        for file, intact in self._intact().items():
+            if not intact:
+                del self._manifests[file]
                 self._storage.delete(f"{self._folder}/{file.name}")
 
-    def _whole(self) -> dict[File, bool]:
-        there = self._there = set(self._storage.names(self._folder))
-        return {file: file.name in there and parts <= there for file, parts in self._kept.items()}
+    def _intact(self) -> dict[File, bool]:
+        present = self._files = set(self._storage.names(self._folder))
+        return {file: file.name in present and parts <= present for file, parts in self._manifests.items()}
 
     def write(self, capture: CapturedState) -> tuple[int, int]:
         """Make a checkpoint durable; returns its number within the epoch, and the bytes written for it."""
@@ -85,26 +85,26 @@ class UnitWriter:
         file = File(self._epoch, self._number, MANIFEST)
         self._storage.write(f"{self._folder}/{file.name}", data)
         self._bytes += len(data)
-        self._kept[file] = frozenset(part.name for part in manifest.parts())
+        self._manifests[file] = frozenset(part.name for part in manifest.parts())
         return self._number, self._bytes
 
     def delete(self, files: Iterable[File]) -> None:
-        """Nobody will go back to these checkpoints. Parts that no other names go after the next checkpoint."""
+        """Delete these manifests. Parts that only they reference are deleted after the next checkpoint."""
         for file in files:
-            if self._kept.pop(file, None) is not None:
+            if self._manifests.pop(file, None) is not None:
                 self._storage.delete(f"{self._folder}/{file.name}")
 
-    def look_after(self, capture: CapturedState) -> int:
-        """Do what can wait until the checkpoint is durable; returns the bytes written."""
+    def maintain(self, capture: CapturedState) -> int:
+        """Collect garbage and merge parts, after the checkpoint is durable; returns the bytes written."""
         self._bytes = 0
         self._collect()
         for (name, prefix), log in self._logs.items():
-            log.look_after(capture.kinds[name][prefix], self._number)
+            log.maintain(capture.kinds[name][prefix], self._number)
         return self._bytes
 
     @property
     def damaged(self) -> bool:
-        """A part that this attempt has written cannot be read any more: the next checkpoint has to be a whole one."""
+        """Whether a part that this incarnation wrote is unreadable: the next checkpoint must be a full one."""
         return any(log.damaged for log in self._logs.values())
 
     def _state(self, name: str, state: OperatorState, capture: CapturedState) -> SavedState:
@@ -120,15 +120,16 @@ class UnitWriter:
         return SavedState(state.version, state.scalars, blob, windows)
 
     def _blob(self, name: str, blob: bytes) -> PartRef:
-        """What stays as it was is written twice and named in turn: damage to one copy leaves other checkpoints.
+        """An unchanged blob is written twice, and manifests reference the copies in turn: damage to one copy leaves
+        other checkpoints usable.
 
-        Where a checkpoint is kept alone there are none, and its copy serves the next one too.
+        If only one manifest is live, its copy serves the next one too.
         """
         same = (len(blob), xxhash.xxh3_64_intdigest(blob))
         copies = [part for part in self._blobs.get(name, ()) if (part.length, part.check) == same]
-        named = frozenset().union(*self._kept.values())
+        named = frozenset().union(*self._manifests.values())
         others = [part for part in copies[:-1] if part.name in named]
-        if not copies or (not others and len(self._kept) > 1):
+        if not copies or (not others and len(self._manifests) > 1):
             others = [self._write_part(blob)]
         self._blobs[name] = copies[-1:] + others[:1]
         return self._blobs[name][-1]
@@ -137,14 +138,14 @@ class UnitWriter:
         self._part += 1
         self._bytes += len(data)
         name = File(self._epoch, self._part, PART).name
-        self._there.add(name)
+        self._files.add(name)
         return write_part(self._storage, self._folder, name, data)
 
     def _read_part(self, part: PartRef) -> bytes | None:
         return read_part(self._storage, self._folder, part)
 
     def _named_by(self, file: File) -> frozenset[str]:
-        """None where the manifest is damaged."""
+        """The parts that a manifest references; none if it is damaged."""
         try:
             manifest = decode(self._storage.read(f"{self._folder}/{file.name}"))
             self.found[file] = manifest.positions
@@ -153,9 +154,9 @@ class UnitWriter:
             return frozenset()
 
     def _collect(self) -> None:
-        """Parts that were there when the folder was last looked at, or were written since, and that nobody names."""
-        named = frozenset().union(*self._kept.values())
-        for name in sorted(self._there - named):
+        """Delete the known parts that no manifest references."""
+        named = frozenset().union(*self._manifests.values())
+        for name in sorted(self._files - named):
             if (file := parsed(name)) is not None and file.kind == PART and file.epoch <= self._epoch:
                 self._storage.delete(f"{self._folder}/{name}")
-                self._there.discard(name)
+                self._files.discard(name)

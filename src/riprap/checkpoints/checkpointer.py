@@ -1,11 +1,11 @@
-"""Checkpoints are copied on the loop and written beside it.
+"""Takes checkpoints: the element's main loop copies state, and a thread writes the copies.
 
-A *unit* is what is taken together: one operator, or a whole fragment. The loop captures one between two of its calls;
-that copies. A thread writes the copies, in the same order. When one is taken is the business of a protocol, and when
-one may be deleted that of its director; both are above this.
+A *unit* is what one checkpoint covers: an operator, or a whole fragment. The main loop captures (copies) a unit between
+two calls of its engine. A thread writes the copies in the same order. A protocol decides when to take a checkpoint, and
+its director when to delete one; both are in higher layers.
 
-An exception in the thread is raised by every call after it. Checkpoints that somebody deletes under the run are begun
-anew, with a warning: a copy that goes on from what is gone is dropped.
+If the thread fails, every later call raises its exception. If someone deletes checkpoints during the run, the next one
+is a full one, with a warning, and an incremental copy that depends on a deleted checkpoint is dropped.
 """
 
 import queue
@@ -25,7 +25,7 @@ from riprap.engine.merger import MergerState
 
 
 class Saved(NamedTuple):
-    """A checkpoint that is durable."""
+    """A durable checkpoint."""
 
     unit: str
     epoch: int
@@ -34,17 +34,17 @@ class Saved(NamedTuple):
     bytes: int
     seconds: float  # from the capture until it was durable
     positions: Mapping[str, Any]
-    note: Any  # what was given with the capture
-    cost: float = 0.0  # seconds of a core: copying, writing, and looking after the parts of the one before
+    note: Any  # the caller's, from the capture
+    cost: float = 0.0  # CPU seconds: copying, writing, and maintaining the parts of the previous one
 
 
 @dataclass
 class CheckpointCounts:
-    """Of one unit in this attempt."""
+    """Counters of one unit in this incarnation."""
 
-    taken: int = 0  # written
-    dropped: int = 0  # copies that were not
-    bytes: int = 0  # of all that were written
+    taken: int = 0  # checkpoints that were written
+    dropped: int = 0  # copies that were not written
+    bytes: int = 0  # written
 
 
 @dataclass
@@ -52,23 +52,23 @@ class _Unit:
     operators: tuple[str, ...]
     writer: UnitWriter
     versions: dict[str, int] | None = None  # of the last capture
-    copied: float = 0.0  # seconds of a core that it took
-    unpaid: float = 0.0  # seconds of a core after the last checkpoint was durable; of the thread
+    copied: float = 0.0  # CPU seconds of the last copy
+    unpaid: float = 0.0  # CPU seconds of the thread since the last checkpoint was durable
 
 
 class _Job(NamedTuple):
-    """Something for the thread: a capture to write, or checkpoints to delete."""
+    """A job for the thread: a capture to write, or checkpoints to delete."""
 
     unit: str
     taken: CapturedState | None
     note: Any = None
     begun: float = 0.0
     files: tuple[File, ...] = ()
-    copied: float = 0.0  # seconds of a core that the copy took
+    copied: float = 0.0  # CPU seconds of the copy
 
 
 class Checkpointer:
-    """The checkpoints of one attempt of an element. `units`: the operators of each."""
+    """The checkpoints of one incarnation of an element. `units`: the operators of each unit."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Checkpointer:
         self._lock = threading.Lock()
         self._finished: list[Saved] = []
         self._dropped: list[tuple[str, Any]] = []
-        self._broken: set[str] = set()  # units whose next checkpoint has to be a whole one
+        self._broken: set[str] = set()  # units whose next checkpoint must be a full one
         self._error: BaseException | None = None
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="checkpoints", daemon=True) if background else None
@@ -102,7 +102,7 @@ class Checkpointer:
             self._thread.start()
 
     def found(self) -> dict[tuple[str, int, int], Mapping[str, Any]]:
-        """Checkpoints of earlier attempts that are whole: (unit, epoch, number), and their positions."""
+        """The complete checkpoints of earlier incarnations: (unit, epoch, number), and their positions."""
         return {
             (name, file.epoch, file.number): positions
             for name, unit in self._units.items()
@@ -118,7 +118,7 @@ class Checkpointer:
         mergers: Mapping[str, MergerState] | None = None,
         note: Any = None,
     ) -> None:
-        """Copy the unit's state and have it written. `engine` is always the same one, and lives on undisturbed."""
+        """Copy the unit's state and enqueue it for writing. `engine` is the same in every call, and is not changed."""
         self.write(self.copy(unit, engine, positions, now, mergers), note)
 
     def copy(
@@ -129,37 +129,37 @@ class Checkpointer:
         now: int,
         mergers: Mapping[str, MergerState] | None = None,
     ) -> CapturedState:
-        """The unit's state. It has to be written before the next one is copied: each goes on from the one before.
+        """Copy the unit's state. Write it before the next copy: each is incremental to the previous one.
 
-        `mergers`: what is to be saved of mergers; None: all that waits in the engine's.
+        `mergers`: the merger contents to save; None: everything that waits in the engine's mergers.
         """
         self._raise_error()
         if unit not in self._units:
-            raise UsageError(f"no unit {unit} is checkpointed here; units are {known(self._units, unit)}")
-        state, began = self._units[unit], self._worked()
+            raise UsageError(f"unit {unit} is not checkpointed here; units are {known(self._units, unit)}")
+        state, start = self._units[unit], self._worked()
         since = {} if unit in self._broken else state.versions or {}
         taken = capture(unit, engine, state.operators, since, positions, now, mergers)
         state.versions = {name: s.version for name, s in taken.states.items()}
-        state.copied = self._worked() - began
+        state.copied = self._worked() - start
         return taken
 
     def forget(self, unit: str) -> None:
-        """What was copied last will not be written: the next copy is whole."""
+        """The last copy will not be written: the next copy is a full one."""
         self._units[unit].versions = None
 
     def write(self, taken: CapturedState, note: Any = None) -> None:
-        """Have a copy written; `note` comes back with it."""
+        """Enqueue a copy for writing; `Saved` will carry `note`."""
         self._raise_error()
         self._put(_Job(taken.unit, taken, note, self._clock.monotonic(), copied=self._units[taken.unit].copied))
 
     def delete(self, checkpoints: Iterable[tuple[str, int, int]]) -> None:
-        """Delete checkpoints, by unit, epoch and number; soon."""
+        """Enqueue checkpoints for deletion, by unit, epoch and number."""
         self._raise_error()
         for unit, epoch, number in checkpoints:
             self._put(_Job(unit, None, files=(File(epoch, number, MANIFEST),)))
 
     def finished(self) -> Sequence[Saved]:
-        """Checkpoints that have become durable since the last call."""
+        """The checkpoints that became durable since the last call."""
         self._raise_error()
         if not self._finished:
             return ()
@@ -168,7 +168,7 @@ class Checkpointer:
         return finished
 
     def dropped(self) -> Sequence[tuple[str, Any]]:
-        """Copies that will not be durable since the last call: their unit and note. The next copy is a whole one."""
+        """The copies that were dropped since the last call: their unit and note. The next copy is a full one."""
         if not self._dropped:
             return ()
         with self._lock:
@@ -176,7 +176,7 @@ class Checkpointer:
         return dropped
 
     def close(self) -> None:
-        """Write what has been captured, and end."""
+        """Write all captures, and stop."""
         if self._thread is not None:
             self._jobs.put(None)
             self._thread.join()
@@ -199,7 +199,7 @@ class Checkpointer:
         while (job := self._jobs.get()) is not None:
             try:
                 self._do(job)
-            except BaseException as error:  # whatever it is, the loop has to hear of it
+            except BaseException as error:  # raised again in the main loop
                 self._error = error
                 return
 
@@ -210,32 +210,32 @@ class Checkpointer:
             return
         if writer.gone():
             self._warn(
-                f"the checkpoints of {taken.unit} were deleted while the run was writing them: begun anew with the "
-                "next one; a crash before that goes back further"
+                f"the checkpoints of {taken.unit} were deleted during the run: the next one is a full one; a crash "
+                "before that rolls back further"
             )
             writer.forget()
             self._broken.add(job.unit)
         if job.unit in self._broken:
-            if not all(state.since is None for state in taken.states.values()):  # it builds on what is gone
+            if not all(state.since is None for state in taken.states.values()):  # incremental to a deleted one
                 counts.dropped += 1
                 with self._lock:
                     self._dropped.append((job.unit, job.note))
                 return
             self._broken.discard(job.unit)
-        unit, began = self._units[job.unit], self._worked()
+        unit, start = self._units[job.unit], self._worked()
         number, size = writer.write(taken)
         seconds, written = self._clock.monotonic() - job.begun, self._worked()
-        cost = job.copied + unit.unpaid + written - began
+        cost = job.copied + unit.unpaid + written - start
         counts.taken += 1
         with self._lock:
             saved = Saved(job.unit, self.epoch, number, taken.taken_at, size, seconds, taken.positions, job.note, cost)
             self.newest[job.unit] = saved
             self._finished.append(saved)
-        counts.bytes += size + writer.look_after(taken)
+        counts.bytes += size + writer.maintain(taken)
         unit.unpaid = self._worked() - written
         if writer.damaged:
             self._warn(
-                f"a part of the checkpoints of {taken.unit} is damaged: written anew with the next one; a crash before "
-                "that goes back further"
+                f"a part of the checkpoints of {taken.unit} is damaged: the next one is a full one; a crash before "
+                "that rolls back further"
             )
             self._broken.add(job.unit)

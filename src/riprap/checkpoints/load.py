@@ -1,10 +1,10 @@
-"""Restoring: the newest checkpoint of a unit that can be used, with its windows put together again.
+"""Restores the newest usable checkpoint of a unit, and reassembles its windows.
 
-A damaged manifest is passed over for an older one. A damaged part of a window costs its own tuples: the window closes
-up around them. State that is a whole (a user-defined operator's) cannot do without its part, so an older manifest is
-taken. For replay (`gap=False`) so it is too if any other part is damaged, as an older checkpoint is exact and only
-makes the replay longer. If none is whole the beginning serves as well, while it can still be had; else the newest with
-its holes, for whoever bears them.
+A damaged manifest is skipped for an older one. A damaged window part loses only its own tuples: the window closes up
+around them. State that is one blob (a user-defined operator's) needs its part, so an older manifest is used. For replay
+(`gap=False`) an older manifest is used if any part is damaged: it is exact and only makes the replay longer. If no
+checkpoint is intact, fresh state is exact as long as the whole input can still be replayed; else the newest checkpoint
+with holes is used, for elements that tolerate loss.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ from riprap.operators.contract import OperatorState
 
 @dataclass(frozen=True)
 class Loaded:
-    """A checkpoint in memory again. States are snapshots."""
+    """A checkpoint, loaded into memory. States are snapshots."""
 
     epoch: int
     number: int
@@ -54,7 +54,7 @@ class Loaded:
     warnings: tuple[str, ...]
 
     def into(self, engine: Engine) -> None:
-        """Put the unit's part of a fragment back; the rest of the engine stays as it is."""
+        """Restore the unit's part of a fragment; the rest of the engine stays unchanged."""
         engine.restore(EngineState(self.states, self.mergers, self.watermark))
 
 
@@ -71,16 +71,16 @@ def load(
     fits: Callable[[Mapping[str, Any]], bool] | None = None,
     warn: Callable[[str], None] = lambda text: None,
 ) -> Loaded | None:
-    """None if there is no usable checkpoint. `warn` hears of damage, as `Loaded.warnings` does.
+    """Load a checkpoint; None if none is usable. Damage is reported to `warn` and in `Loaded.warnings`.
 
-    `only`: epoch and number of the one that is wanted; without it, the newest good one. `fits`: of those whose
-    positions are so, the newest that is whole.
+    `only`: epoch and number of the checkpoint to load; default: the newest usable one. `fits`: only checkpoints with
+    positions for which it is true, and only intact ones.
 
-    `gap`: tuples since the checkpoint are lost for good; then what they would have pushed out of windows of the newest
-    tuples goes, by the rate of each key.
+    `gap`: tuples since the checkpoint are lost for good; then the tuples that they would have evicted from count
+    windows are evicted, estimated by the rate of each key.
 
-    `spare`: while there are fewer checkpoints than this, fresh state is exact, and one with holes is not. `holes`: one
-    with holes is better than none; without it, and where the beginning is out of reach too, it is an error.
+    `spare`: while fewer checkpoints than this exist, fresh state is exact and preferred to one with holes. `holes`: a
+    checkpoint with holes is acceptable; without it, and if fresh state is not exact either, `load` raises.
     """
     folder = folder_of(pe, unit)
     warnings: list[str] = []
@@ -94,15 +94,15 @@ def load(
         except (DataError, FileNotFoundError) as error:
             warnings.append(f"checkpoint {file.number} of epoch {file.epoch} of {unit} is damaged ({error})")
     candidates = [_Candidate(storage, folder, manifest) for manifest in manifests]
-    usable = (c for c in candidates if not c.lacks_a_whole and (gap or not c.lost))
+    usable = (c for c in candidates if not c.lacks_a_blob and (gap or not c.lost))
     chosen = next(usable, None)
     if chosen is None and fits is None and len(files) >= max(1, spare):
         if not holes:
             raise DataError(
-                f"{pe} cannot go back exactly: every checkpoint of it that is left is damaged ({folder}); "
-                "run again from the beginning, with another --out"
+                f"{pe} cannot be restored exactly: all of its remaining checkpoints are damaged ({folder}); "
+                "run again from the start, with another --out"
             )
-        chosen = next((c for c in candidates if not c.lacks_a_whole), None)
+        chosen = next((c for c in candidates if not c.lacks_a_blob), None)
     for candidate in candidates:
         manifest = candidate.manifest
         if candidate is chosen:
@@ -113,14 +113,14 @@ def load(
             break
         warnings.append(f"checkpoint {manifest.number} of epoch {manifest.epoch} of {unit} lacks {candidate.lost[0]}")
     if chosen is None and warnings:
-        warnings.append(f"no checkpoint of {unit} can be used: it begins with fresh state")
+        warnings.append(f"no checkpoint of {unit} is usable: it starts with fresh state")
     for text in warnings:
         warn(text)
     return chosen.loaded(now, gap, tuple(warnings)) if chosen is not None else None
 
 
 class _Candidate:
-    """A sound manifest and what can be read of its parts, which are read once."""
+    """An intact manifest and its readable parts, which are read once."""
 
     def __init__(self, storage: Storage, folder: str, manifest: Manifest) -> None:
         self._storage, self._folder, self.manifest = storage, folder, manifest
@@ -128,8 +128,8 @@ class _Candidate:
 
     def _parts(self) -> dict[str, bytes]:
         if self._data is None:
-            found = {part.name: read_part(self._storage, self._folder, part) for part in self.manifest.parts()}
-            self._data = {name: data for name, data in found.items() if data is not None}
+            parts = {part.name: read_part(self._storage, self._folder, part) for part in self.manifest.parts()}
+            self._data = {name: data for name, data in parts.items() if data is not None}
         return self._data
 
     @property
@@ -137,7 +137,7 @@ class _Candidate:
         return [part.name for part in self.manifest.parts() if part.name not in self._parts()]
 
     @property
-    def lacks_a_whole(self) -> bool:
+    def lacks_a_blob(self) -> bool:
         blobs = [state.blob for state in self.manifest.states.values() if state.blob is not None]
         return any(blob.name not in self._parts() for blob in blobs)
 
@@ -164,7 +164,7 @@ class _Candidate:
             entries, rows = _windows(windows, parts, elapsed)
             tables[f"{prefix}.keys"], tables[f"{prefix}.rows"] = entries, rows
             if windows.kind.count is not None and not windows.kind.per_key:
-                # The window of a join's whole port forgets by the number of the newest tuple: pass over those lost.
+                # The window over a join's whole port evicts by the number of the newest tuple: count the lost ones.
                 scalars[f"arrived{prefix.removeprefix('port')}"] += int(windows.rate * elapsed)
         blob = self._parts()[saved.blob.name] if saved.blob is not None else b""
         return OperatorState(saved.version, None, scalars, tables, blob)
@@ -188,14 +188,14 @@ def _windows(saved: SavedWindows, parts: list[WindowPart], elapsed: float) -> tu
     order = np.lexsort((number, first, hashes))
     content = clipped(part, order, first[order], (stop - first)[order]).rows
     count = np.bincount(of_key, weights=stop - first, minlength=len(newest)).astype(np.int64)
-    # The window ends where it ended, as that decides when it speaks; what was lost is missing at its beginning. One of
-    # which nothing is left has nothing to say.
+    # The window's end stays, because it decides when the window emits; lost rows are missing at its start. A window
+    # without rows emits nothing.
     bounds = {HEAD: tail - count, TAIL: tail, SPOKE: np.where(count > 0, spoke, tail), ROWS: count}
     return with_columns(part.entries.take(pa.array(newest)), bounds), content
 
 
 def _stale(saved: SavedWindows, size: np.ndarray, rate: np.ndarray, elapsed: float) -> np.ndarray:
-    """How many of the oldest tuples of each window others would have pushed out meanwhile."""
+    """The number of oldest tuples of each window that lost tuples would have evicted."""
     if saved.kind.count is None or not saved.kind.per_key:
         return np.zeros(len(size), np.int64)
     return np.clip(size + (rate * elapsed).astype(np.int64) - saved.kind.count, 0, size)

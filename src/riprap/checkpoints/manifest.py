@@ -1,16 +1,16 @@
-"""A checkpoint of a unit on disk: a manifest that names its parts. All numbers are little-endian.
+"""A checkpoint of a unit on disk: a manifest that references its parts. All numbers are little-endian.
 
     offset  size
     0       8     "RIPRAPCK"
     8       4     version, 2
     12      8     xxh3-64 of everything from byte 20 on
     20      8     length of the JSON text
-    28            the JSON text (UTF-8): an object, see `Manifest`; then the attachments, which it names by [offset,
-                  length], offsets counted from the end of the text: what waits in mergers (`waiting.py`), and
-                  messages that belong to the checkpoint
+    28            the JSON text (UTF-8): an object, see `Manifest`; then the attachments, which it references by
+                  [offset, length], offsets counted from the end of the text: the contents of mergers (`waiting.py`),
+                  and channel state
 
-A manifest is written when all its parts are durable, and appears by a rename: a crash leaves the one before it.
-A part is named with its length and xxh3-64, so that a reader knows what it has lost. `parts.py` says what is in one.
+A manifest is written after all its parts are durable, and appears by a rename: a crash leaves the previous one. A part
+is referenced with its length and xxh3-64, so a reader detects damage. `parts.py` describes the contents of a part.
 """
 
 import json
@@ -35,7 +35,7 @@ _VERSION = 2
 
 
 class PartRef(NamedTuple):
-    """A file that a manifest names."""
+    """A reference to a part's file."""
 
     name: str  # within the unit's folder
     length: int  # bytes
@@ -44,22 +44,22 @@ class PartRef(NamedTuple):
 
 @dataclass(frozen=True)
 class WindowKind:
-    """What about the windows of one port decides what is kept of them."""
+    """The properties of a port's windows that decide what is saved of them."""
 
-    period: int = 1  # a key without tuples is remembered while its tail is no multiple of this
-    count: int | None = None  # for a sliding window of the newest tuples: how many
-    per_key: bool = True  # whether `count` is for each key, or for all of them together
+    period: int = 1  # a key without tuples is retained while its tail is not a multiple of this
+    count: int | None = None  # the size of a sliding count window
+    per_key: bool = True  # whether `count` is for each key, or for all keys together
 
 
 @dataclass(frozen=True)
 class SavedWindows:
-    """The windows of one port, as far as the manifest itself has them."""
+    """What the manifest itself stores about the windows of one port."""
 
     kind: WindowKind
     parts: tuple[PartRef, ...]
     schemas: tuple[pa.Schema, pa.Schema]  # of the entries and the rows of every part
-    rate: float  # tuples per second on the port between the last two checkpoints; those of keys are in the parts
-    bounds: tuple[int, int, int] | None  # head, tail and spoke of the only window, where there are no keys
+    rate: float  # tuples per second on the port between the last two checkpoints; the parts have the rates of keys
+    bounds: tuple[int, int, int] | None  # head, tail and spoke of the only window, if there are no keys
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,11 @@ class SavedState:
     version: int
     scalars: Mapping[str, int]
     blob: PartRef | None
-    windows: Mapping[str, SavedWindows]  # by the name that the tables begin with
+    windows: Mapping[str, SavedWindows]  # by the prefix of the tables' names
 
     def parts(self) -> list[PartRef]:
-        own = [self.blob] if self.blob is not None else []
-        return own + [part for windows in self.windows.values() for part in windows.parts]
+        blobs = [self.blob] if self.blob is not None else []
+        return blobs + [part for windows in self.windows.values() for part in windows.parts]
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ class Manifest:
     states: Mapping[str, SavedState]
     mergers: Mapping[str, MergerState] = field(default_factory=dict)
     watermark: Mapping[str, OrderKey] = field(default_factory=dict)
-    positions: Mapping[str, Any] = field(default_factory=dict)  # where its owner goes on: a JSON object of its own
-    messages: bytes = b""  # of the owner too: messages that belong to the checkpoint; an attachment
+    positions: Mapping[str, Any] = field(default_factory=dict)  # where the element continues: an opaque JSON object
+    messages: bytes = b""  # channel state of the element, opaque here; an attachment
 
     def parts(self) -> list[PartRef]:
         return [part for state in self.states.values() for part in state.parts()]
@@ -120,7 +120,7 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def decode(data: bytes) -> Manifest:
-    """Raises `DataError` for anything that `encode` did not write."""
+    """The inverse of `encode`; raises `DataError` for any other data."""
     if len(data) < _HEAD.size:
         raise DataError("it is too short to be a manifest")
     magic, version, check, length = _HEAD.unpack_from(data)
@@ -193,7 +193,7 @@ def write_part(storage: Storage, folder: str, name: str, data: Contents) -> Part
 
 
 def read_part(storage: Storage, folder: str, part: PartRef) -> bytes | None:
-    """None if it is not there or not what was written."""
+    """The contents of a part; None if it is missing or damaged."""
     try:
         data = storage.read(f"{folder}/{part.name}")
     except (FileNotFoundError, DataError):

@@ -1,10 +1,10 @@
-"""How the files of a unit's checkpoints are called, and which attempt of the element may write them.
+"""The file names of a unit's checkpoints, and the fencing of older incarnations of the element.
 
-    PE/epoch-EPOCH                  a claim: the element's attempt of that epoch has begun
+    PE/epoch-EPOCH                  a claim: the element's incarnation of that epoch has started
     PE/UNIT/EPOCH-NUMBER.manifest   a checkpoint; the greatest (epoch, number) is the newest
-    PE/UNIT/EPOCH-NUMBER.part       something that manifests name; numbers count on their own
+    PE/UNIT/EPOCH-NUMBER.part       a part that manifests reference; numbered separately
 
-Ids of elements and units are percent-encoded, epochs and numbers have ten digits, so that names sort as their numbers.
+Ids of elements and units are percent-encoded. Epochs and numbers have ten digits, so names sort like numbers.
 """
 
 import re
@@ -20,7 +20,7 @@ _CLAIM = re.compile(r"epoch-([0-9]{10})")
 
 
 class File(NamedTuple):
-    """A file of a unit, by the parts of its name; they compare as checkpoints do."""
+    """A file of a unit, by the components of its name; files compare like checkpoints."""
 
     epoch: int
     number: int
@@ -37,18 +37,18 @@ def folder_of(pe: str, unit: str) -> str:
 
 def files_in(storage: Storage, folder: str, kind: str) -> list[File]:
     """Files of one kind, oldest first."""
-    found = (parsed(name) for name in storage.names(folder))
-    return sorted(file for file in found if file is not None and file.kind == kind)
+    files = (parsed(name) for name in storage.names(folder))
+    return sorted(file for file in files if file is not None and file.kind == kind)
 
 
 def parsed(name: str) -> File | None:
-    """The file of a unit that is called so; None: it is none."""
+    """The file of a unit with this name; None if the name is not one of those."""
     match = _FILE.fullmatch(name)
     return File(int(match[1]), int(match[2]), match[3]) if match is not None else None
 
 
 class Claim:
-    """The right of one attempt to write. It ends when a newer attempt claims the element."""
+    """The right of one incarnation to write. It ends when a newer incarnation claims the element."""
 
     def __init__(self, storage: Storage, pe: str, epoch: int) -> None:
         self._storage, self._pe, self._epoch = storage, pe, epoch
@@ -60,16 +60,16 @@ class Claim:
                 storage.delete(f"{self._folder}/epoch-{older:010d}")
 
     def check(self) -> None:
-        """Called before a manifest is written. That it can still be overtaken between the two does no harm: epochs,
-        not times of writing, decide which manifest is the newest.
+        """Call it before writing a manifest. A newer claim between the two is harmless: epochs, not write times, decide
+        which manifest is the newest.
         """
         newest = max(self._claims(), default=self._epoch)
         if newest > self._epoch:
             raise Fenced(
                 f"element {self._pe}: a checkpoint of epoch {self._epoch} is refused, because epoch {newest} has "
-                "replaced it; this attempt has to end"
+                "replaced it; this incarnation has to stop"
             )
 
     def _claims(self) -> list[int]:
-        found = (_CLAIM.fullmatch(name) for name in self._storage.names(self._folder))
-        return [int(match[1]) for match in found if match is not None]
+        matches = (_CLAIM.fullmatch(name) for name in self._storage.names(self._folder))
+        return [int(match[1]) for match in matches if match is not None]

@@ -1,15 +1,15 @@
-"""A part of a window checkpoint: rows that some keys of one port took in, and which windows they are in.
+"""A part of a window checkpoint: rows that some keys of one port received, and the bounds of their windows.
 
     entries  Arrow IPC stream of one batch, a row per range of a key's rows:
-               _key0, _key1, …  the key (none where there are no keys); _hash  its stable hash
-               _from, _rows     insertion index of the first row, and how many of them follow here
-               _number          the checkpoint that wrote this; of all entries of a key the greatest is right about …
+               _key0, _key1, …  the key (absent if there are no keys); _hash  its stable hash
+               _from, _rows     insertion index of the first row, and the number of rows here
+               _number          the checkpoint that wrote this; of a key's entries, the greatest is valid for …
                _head, _tail     … the range of insertion indices in the window (see `operators.contract.State`),
-               _spoke           … where the window last spoke, and
-               _rate            … tuples per second that the key took in lately
+               _spoke           … where the window last emitted, and
+               _rate            … the key's recent tuples per second
     rows     Arrow IPC stream of one batch: those rows, entry after entry
 
-A window is what the rows in all its parts from `_head` up to `_tail` are. Ranges of a key never overlap.
+A window consists of its rows in all parts, from `_head` up to `_tail`. Ranges of a key never overlap.
 """
 
 from typing import NamedTuple
@@ -62,16 +62,16 @@ def with_columns(batch: pa.RecordBatch, columns: dict[str, np.ndarray]) -> pa.Re
 
 
 def united(parts: list[WindowPart]) -> WindowPart:
-    """All entries, by key, oldest first; ranges that meet become one, with what the newest of them says."""
+    """All entries, by key, oldest first; adjacent ranges become one, with the bounds of the newest."""
     part = WindowPart(*(joined([part[j] for part in parts], parts[0][j].schema) for j in (0, 1)))
     order = np.lexsort((part.column(NUMBER), part.column(FROM), part.column(HASH)))
     part = clipped(part, order, part.column(FROM)[order], part.column(ROWS)[order])
     keys, first, count = part.column(HASH), part.column(FROM), part.column(ROWS)
     if not len(keys):
         return part
-    begins = np.append(True, (keys[1:] != keys[:-1]) | (first[1:] != first[:-1] + count[:-1]))
-    run = np.cumsum(begins) - 1
-    last = np.flatnonzero(np.append(begins[1:], True))
+    starts = np.append(True, (keys[1:] != keys[:-1]) | (first[1:] != first[:-1] + count[:-1]))
+    run = np.cumsum(starts) - 1
+    last = np.flatnonzero(np.append(starts[1:], True))
     total = np.bincount(run, weights=count).astype(np.int64)
-    entries = with_columns(part.entries.take(pa.array(last)), {FROM: first[begins], ROWS: total})
+    entries = with_columns(part.entries.take(pa.array(last)), {FROM: first[starts], ROWS: total})
     return WindowPart(entries, part.rows)

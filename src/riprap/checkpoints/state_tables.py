@@ -7,7 +7,7 @@ import pyarrow as pa
 
 
 def to_ipc(*batches: pa.RecordBatch) -> pa.Buffer:
-    """For each batch an Arrow IPC stream with it alone, one after another."""
+    """One Arrow IPC stream per batch, concatenated."""
     sink = pa.BufferOutputStream()
     for batch in batches:
         with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -16,7 +16,7 @@ def to_ipc(*batches: pa.RecordBatch) -> pa.Buffer:
 
 
 def from_ipc(data: bytes) -> list[pa.RecordBatch]:
-    """What `to_ipc` wrote."""
+    """The inverse of `to_ipc`."""
     source = pa.BufferReader(data)
     batches = []
     while source.tell() < len(data):
@@ -26,7 +26,7 @@ def from_ipc(data: bytes) -> list[pa.RecordBatch]:
 
 
 def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Text itself in place of dictionaries, which may be much larger than what is used of them."""
+    """The batch with dictionaries decoded: a dictionary may be much larger than the part of it that is used."""
     if not any(pa.types.is_dictionary(field.type) for field in batch.schema):
         return batch
     arrays = [array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array for array in batch.columns]
@@ -34,7 +34,7 @@ def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    """One batch after another; all have this schema."""
+    """The concatenated batches; all have this schema."""
     if len(batches) == 1:
         return batches[0]
     whole = pa.Table.from_batches(batches, schema).combine_chunks().to_batches()
@@ -42,7 +42,7 @@ def joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBat
 
 
 def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """starts[0], starts[0] + 1, …, counts[0] of them; then those from starts[1]; and so on."""
+    """The concatenated ranges starts[i], starts[i] + 1, …, each with counts[i] numbers."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     return np.repeat(starts - (ends - counts), counts) + np.arange(total)

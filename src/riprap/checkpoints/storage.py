@@ -1,8 +1,8 @@
-"""Where checkpoints lie: whole files by name, written at once or not at all.
+"""Storage of checkpoints: whole files by name, written atomically.
 
-Fault model. When `write` returns, the file is there after any crash; a crash within it leaves the old file or the new
-one. A `delete` is not forced to disk: after a crash of the machine the file may be there again. Whatever reads must
-check what it reads, for any byte of a file may have changed since.
+Fault model: when `write` returns, the file survives any crash; a crash during it leaves the old file or the new one. A
+`delete` is not synced: after a machine crash the file may exist again. Readers must verify what they read, because any
+byte of a file may have changed.
 """
 
 import os
@@ -25,14 +25,14 @@ class Storage(Protocol):
         """Raises `FileNotFoundError`."""
 
     def names(self, folder: str) -> list[str]:
-        """Of the files directly in a folder, without it; none if there is no such folder."""
+        """The names of the files directly in a folder, without its path; none if there is no such folder."""
 
     def delete(self, name: str) -> None:
-        """Deleting what is not there is no error."""
+        """Delete a file, if it exists."""
 
 
 class LocalStorage:
-    """A directory of this machine or of a file system that all machines share."""
+    """A directory on this machine or on a shared file system."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._files = LocalFiles(directory)
@@ -51,7 +51,7 @@ class LocalStorage:
 
 
 class MemoryStorage:
-    """For simulation. `crash` is the machine's: it brings back what was deleted."""
+    """For simulation. `crash` is a machine crash: it undoes deletions."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -75,6 +75,6 @@ class MemoryStorage:
             self._deleted[name] = self.files.pop(name)
 
     def crash(self) -> None:
-        """The machine stops: deletions that were not yet on disk are undone."""
+        """Simulate a machine crash: deletions that were not synced are undone."""
         self.files |= self._deleted
         self._deleted = {}

@@ -1,14 +1,14 @@
-"""What waits in a merger, as bytes.
+"""The contents of a merger, as bytes.
 
     8 bytes  length of the JSON text, little-endian
     text     {"progress": [[ts, src, seq, n], …], "latest": […], "last_order": [[…], …],
               "queues": [[item, …], …]}, one entry per port
     rows     Arrow IPC streams
 
-An item is {"rows": [offset, length]}, an IPC stream after the text with one batch: the rows that wait and, in front of
-their columns, their order as columns `_order0`, `_order1`, …; or {"key": [ts, src, seq, n], "order": […]}, a
-punctuation. What comes late has "at": [ts, src, seq, n] and "again" too, and its rows have no columns of order, but
-"order" beside them. Text columns are plain, not dictionaries.
+An item is {"rows": [offset, length]}, an IPC stream after the text with one batch: the waiting rows, preceded by their
+order as columns `_order0`, `_order1`, …; or {"key": [ts, src, seq, n], "order": […]}, a punctuation. A late item also
+has "at": [ts, src, seq, n] and "again"; its rows have no order columns, but the item has "order". Text columns are
+plain, not dictionaries.
 """
 
 import json

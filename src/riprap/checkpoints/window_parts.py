@@ -1,17 +1,17 @@
 """Incremental checkpoints of the windows of one port.
 
-A checkpoint writes the rows that came since the last one and nothing else. What is in a window then follows from parts
-of many checkpoints (`parts.py`). Afterwards, when the checkpoint is durable, parts are looked after for the next one: a
-part of which no row is in a window any more is dropped, and three things keep the others few and small, also when keys
-are skewed:
+A checkpoint writes only the rows that arrived since the last one. The contents of a window are spread over the parts of
+many checkpoints (`parts.py`). When the checkpoint is durable, the parts are maintained for the next one: a part without
+live rows is dropped, and three mechanisms keep the others few and small, even if keys are skewed:
 
-pace     Keys are divided by how many checkpoints it takes them to slide their window over, in steps of four, and each
-         step gets a part of its own: so rows that die together lie together, and a cold key does not pin a hot one's.
-         A part that lives longer than its pace says has become slower, and counts as such.
-merging  Four parts of one pace and level become one of the next level, up to the level that still fits the pace: so
-         there are O(log² window) parts, and a row is written O(log window) times. In a window that slides over within
-         four checkpoints it is written once.
-thinning A large part of which a quarter is left is written anew without the rest: it costs a third of what it frees.
+pace     Keys are classified by the number of checkpoints in which their window turns over, in powers of four, and each
+         class gets a separate part: rows that expire together are stored together, and a cold key does not pin the rows
+         of a hot one. A part that outlives its pace is reclassified as slower.
+merging  Four parts of one pace and level become one of the next level, up to the level that fits the pace: so there are
+         O(log² window) parts, and a row is written O(log window) times. In a window that turns over within four
+         checkpoints it is written once.
+thinning A large part of which at most a quarter is live is rewritten without the rest: it costs a third of what it
+         frees.
 """
 
 from collections.abc import Callable
@@ -40,8 +40,8 @@ from riprap.checkpoints.parts import (
 from riprap.checkpoints.storage import Contents
 from riprap.checkpoints.windows_index import KeyIndex
 
-_STEP = 4  # of paces and of merging
-_LARGE = 1_024  # rows and entries: less is not worth thinning, and waits for a merge
+_STEP = 4  # base of paces, and number of parts per merge
+_LARGE = 1_024  # rows and entries; a smaller part is not thinned, and waits for a merge
 
 Write = Callable[[Contents], PartRef]
 Read = Callable[[PartRef], bytes | None]  # None: damaged or missing
@@ -49,15 +49,15 @@ Read = Callable[[PartRef], bytes | None]  # None: damaged or missing
 
 @dataclass(eq=False)
 class _Part:
-    """What has to be known of a part without reading it."""
+    """Metadata of a part, in memory."""
 
     ref: PartRef
-    pace: int  # _STEP ** pace checkpoints and more until its keys' windows have slid over
+    pace: int  # its keys' windows turn over in _STEP ** pace checkpoints or more
     level: int  # merges that led to it
-    born: int  # number of the checkpoint, of the newest where merged
-    look_at: int  # checkpoint at which to see again what is left of it
+    born: int  # number of the checkpoint that wrote it; if merged, of the newest
+    look_at: int  # checkpoint at which its live rows are counted again
     hashes: np.ndarray
-    first: np.ndarray  # insertion index of an entry's first row, and after its last
+    first: np.ndarray  # insertion indices of an entry's first row, and after its last
     stop: np.ndarray
     numbers: np.ndarray
 
@@ -67,17 +67,17 @@ class _Part:
 
 
 class WindowLog:
-    """The parts of one port's windows within one epoch, which begins with a whole snapshot."""
+    """The parts of one port's windows within one epoch, which starts with a snapshot."""
 
     def __init__(self, write: Write, read: Read) -> None:
         self._write, self._read = write, read
         self._parts: list[_Part] = []
         self._index = KeyIndex()
         self._taken_at: int | None = None
-        self.damaged = False  # a part of what is in windows cannot be read: nothing can go on from it but a whole
+        self.damaged = False  # a live part is unreadable: the next checkpoint must be a full one
 
     def take(self, captured: WindowPart, kind: WindowKind, number: int, taken_at: int, *, whole: bool) -> SavedWindows:
-        """Add a checkpoint: the tables of a delta, or of a snapshot that replaces everything."""
+        """Add a checkpoint: the tables of a delta, or (`whole`) of a snapshot that replaces everything."""
         rates, times, rate = self._rates(captured, taken_at, whole)
         if whole:
             self._parts, self._index, self.damaged = [], KeyIndex(), False
@@ -94,9 +94,10 @@ class WindowLog:
         return SavedWindows(kind, tuple(part.ref for part in self._parts), schemas, rate, bounds)
 
     def _rates(self, captured: WindowPart, taken_at: int, whole: bool) -> tuple[np.ndarray, np.ndarray, float]:
-        """Tuples per second of each key since its last entry, as of which time; and of all since the last checkpoint.
+        """Tuples per second of each key since its last entry, with the time of measurement; and of all keys since the
+        last checkpoint.
 
-        A whole has keys that took in nothing, too: they have the rate that they had.
+        A snapshot also has keys without new tuples: they keep their rate.
         """
         tail, rows = captured.column(TAIL), captured.column(ROWS)
         known, old_tail, old_at, old_rate = self._index.before(captured.column(HASH))
@@ -125,18 +126,18 @@ class WindowLog:
         self._parts.remove(part)
 
     def _needed(self, part: _Part, kind: WindowKind) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Entries that still matter, and from which to before which insertion index their rows do."""
+        """The live entries of a part, and the range of insertion indices of their live rows."""
         head, tail, number, mentions = self._index.look_up(part.hashes)
         first = np.minimum(np.maximum(part.first, head), part.stop)
         stop = np.maximum(np.minimum(part.stop, tail), first)
-        # The newest entry of a key has its bounds, which matter while the key has anything to remember, or while rows
-        # that have left its window are still in some part.
+        # The newest entry of a key has its bounds. They are live while the key has state, or while some part still has
+        # rows that have left its window.
         live = (tail > head) | (tail % kind.period != 0) | (mentions > 1)
         needed = (stop > first) | ((part.numbers == number) & live)
         which = np.flatnonzero(needed)
         return which, first[which], stop[which]
 
-    def look_after(self, kind: WindowKind, number: int) -> None:
+    def maintain(self, kind: WindowKind, number: int) -> None:
         """Drop, thin and merge parts, once checkpoint `number` is durable."""
         self._drop_and_thin(kind, number)
         self._merge(kind, number)
@@ -144,10 +145,10 @@ class WindowLog:
     def _drop_and_thin(self, kind: WindowKind, number: int) -> None:
         for part in [part for part in self._parts if part.look_at <= number]:
             which, first, stop = self._needed(part, kind)
-            left = len(which) + int((stop - first).sum())
-            if not left:
+            live = len(which) + int((stop - first).sum())
+            if not live:
                 self._drop(part)
-            elif part.size >= _LARGE and _STEP * left <= part.size:
+            elif part.size >= _LARGE and _STEP * live <= part.size:
                 self._rewrite([part], kind, part.pace, part.level)
             else:
                 part.look_at = number + max(1, _STEP ** self._pace_now(part, number) // _STEP)
@@ -169,8 +170,8 @@ class WindowLog:
         return max(part.pace, _log_step(max(1, number - part.born)))
 
     def _rewrite(self, parts: list[_Part], kind: WindowKind, pace: int, level: int) -> None:
-        """Write what is left of some parts as one. If one cannot be read all stay, so that who loads them sees it."""
-        left: list[WindowPart] = []
+        """Write the live rows of some parts as one. If one is unreadable, all stay, so that `load` detects it."""
+        live: list[WindowPart] = []
         for part in parts:
             which, first, stop = self._needed(part, kind)
             if not len(which):
@@ -179,16 +180,16 @@ class WindowLog:
             if data is None:
                 self.damaged = True
                 return
-            left.append(clipped(decode_part(data), which, first, stop - first))
+            live.append(clipped(decode_part(data), which, first, stop - first))
         born = max(part.born for part in parts)
         for part in parts:
             self._drop(part)
-        if left:
-            self._add(united(left), pace, level, born)
+        if live:
+            self._add(united(live), pace, level, born)
 
 
 def _paces(size: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """How slowly windows of `size` slide that took `rows`: floor(log4(checkpoints until they have slid over))."""
+    """The pace of windows of `size` with `rows` new rows: floor(log4(checkpoints until they turn over))."""
     ratio = np.maximum(size, 1) / np.maximum(rows, 1)
     return np.maximum(np.floor(np.log2(ratio) / np.log2(_STEP)), 0).astype(np.int64)
 

@@ -1,4 +1,4 @@
-"""What the parts of a port's windows say about each key, in memory, by the hash of the key."""
+"""An in-memory index of the window parts of one port, by the hash of the key."""
 
 import numpy as np
 
@@ -15,8 +15,8 @@ class KeyIndex:
         self.spoke = np.empty(0, np.int64)
         self.number = np.empty(0, np.int64)  # checkpoint of the newest entry
         self.at = np.empty(0, np.int64)  # when that was taken, microseconds
-        self.rate = np.empty(0, np.float64)  # tuples per second, as of that
-        self.mentions = np.empty(0, np.int64)  # entries in parts
+        self.rate = np.empty(0, np.float64)  # tuples per second at that time
+        self.mentions = np.empty(0, np.int64)  # number of entries in parts
 
     def update(
         self,
@@ -28,11 +28,11 @@ class KeyIndex:
         at: np.ndarray,
         rate: np.ndarray,
     ) -> None:
-        """Newer bounds of some keys, each once."""
+        """Set newer bounds of some distinct keys."""
         found = self._found(hashes)
         new = hashes[~found]
         if len(new):
-            keep = self.mentions > 0  # the others are forgotten on this occasion
+            keep = self.mentions > 0  # remove the others
             keep[np.searchsorted(self._hashes, hashes[found])] = True
             together = np.concatenate([self._hashes[keep], new])
             order = np.argsort(together, kind="stable")
@@ -45,7 +45,7 @@ class KeyIndex:
         self.number[where], self.at[where], self.rate[where] = number, at, rate
 
     def before(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Which of these keys are known, and their tail, time and rate (0 where not)."""
+        """Which of these keys are known, and their tail, time and rate (0 if unknown)."""
         known = self._found(hashes)
         tail, at, rate = (np.zeros(len(hashes), dtype) for dtype in (np.int64, np.int64, np.float64))
         where = np.searchsorted(self._hashes, hashes[known])
@@ -61,7 +61,7 @@ class KeyIndex:
         np.add.at(self.mentions, np.searchsorted(self._hashes, hashes), change)
 
     def only(self) -> tuple[int, int, int] | None:
-        """Head, tail and spoke of the one window, if there is one."""
+        """Head, tail and spoke of the only window, if it exists."""
         return (int(self.head[0]), int(self.tail[0]), int(self.spoke[0])) if len(self.head) else None
 
     def _found(self, hashes: np.ndarray) -> np.ndarray:

@@ -1,17 +1,17 @@
-"""Written functions made to run: interpreted at first, compiled once and kept on disk.
+"""Runs generated functions: interpreted at first, then compiled once and cached on disk.
 
-A text is a module of its own in the cache, named by the hash of the text, of the helpers that it calls and of the
-versions of Python and Numba; Numba keeps the machine code beside it. Numba does not see when a helper changes, so the
-name has to. While one process compiles a text, others that want it wait at a lock file and then read the result; where
-many processes are about to want the same texts, who starts them has them compiled first (`Engine.compile_first`).
+Each text is a module in the cache, named by the hash of the text, of the helpers that it calls and of the versions of
+Python and Numba; Numba stores the machine code beside it. Numba does not detect a changed helper, so the name must.
+While one process compiles a text, others wait at a lock file and then load the result. Before many processes start that
+need the same texts, their parent compiles them (`Engine.compile_first`).
 
-The cache is a directory of the user's own: `directory` or RIPRAP_COMPILED if one was set, else riprap/compiled below
-XDG_CACHE_HOME or ~/.cache. It has mode 0700, and one that others can write is refused: what is in it is executed. A
-crash leaves a module without machine code, which the next process compiles again. Where no directory can be made
-nothing is kept.
+The cache is a private directory of the user: `directory` or RIPRAP_COMPILED if one was set, else riprap/compiled below
+XDG_CACHE_HOME or ~/.cache. It has mode 0700, and one that others can write to is refused: its contents are executed. A
+crash leaves a module without machine code, which the next process compiles again. If no directory can be created,
+nothing is cached.
 
-A text that nobody has compiled yet runs interpreted until it has taken ROWS rows in this process: short runs never wait
-for a compiler. `Policy` says otherwise, for tests and for hosts that compile before they start.
+A text without cached machine code runs interpreted until it has processed ROWS rows in this process: short runs never
+wait for a compiler. `Policy` can change that, for tests and for hosts that compile before they start.
 """
 
 import fcntl
@@ -37,7 +37,7 @@ from riprap.operators.kernels import exact_sums as exact
 
 ROWS = 4096
 _HELPERS = (altering, folds, exact, hashing, ranks)
-_SCALARS = Path(__file__).parents[1] / "expressions" / "scalars.py"  # loaded by who runs a text: it takes a while
+_SCALARS = Path(__file__).parents[1] / "expressions" / "scalars.py"  # not imported here: the import is slow
 _HEADER = '''"""Generated; see riprap.engine.compiling."""
 
 import numpy as np
@@ -49,10 +49,10 @@ from riprap.operators.kernels.hashing import SEED, combine, comparable, place
 from riprap.operators.kernels.ranks import distinct_in, percentile_in
 
 binary, decimal, exponential, natural, power = (
-    one.made for one in (scalars.binary, scalars.decimal, scalars.exponential, scalars.natural, scalars.power)
+    one.compiled for one in (scalars.binary, scalars.decimal, scalars.exponential, scalars.natural, scalars.power)
 )
 civil, product_overflows, remainder, rounded = (
-    one.made for one in (scalars.civil, scalars.product_overflows, scalars.remainder, scalars.rounded)
+    one.compiled for one in (scalars.civil, scalars.product_overflows, scalars.remainder, scalars.rounded)
 )
 
 
@@ -67,89 +67,89 @@ class Policy(Enum):
 
 @dataclass
 class Compiler:
-    """What this process has compiled, and how it decides to."""
+    """The functions that this process has compiled, and the policy for compiling."""
 
     policy: Policy = Policy.WHEN_WORTH_IT
-    directory: Path | None = None  # None: the user's own
-    compilations: int = 0  # texts that were compiled here, rather than read from the cache
+    directory: Path | None = None  # None: the user's default
+    compilations: int = 0  # texts that were compiled here, not loaded from the cache
     _made: dict[str, Callable[..., None]] = field(default_factory=dict)
     _plain: dict[str, Callable[..., None]] = field(default_factory=dict)
     _rows: dict[str, int] = field(default_factory=dict)
 
     def function(self, text: str, arguments: Sequence[Argument], rows: int) -> Callable[..., None]:
-        """What runs `rows` more rows of a text."""
-        found = self._made.get(text)
-        if found is not None:
-            return found
-        first = text not in self._rows  # to look into the cache once is enough
-        taken = self._rows[text] = self._rows.get(text, 0) + rows
+        """The function that runs `rows` more rows of a text."""
+        compiled = self._made.get(text)
+        if compiled is not None:
+            return compiled
+        first = text not in self._rows  # look into the cache only once
+        total = self._rows[text] = self._rows.get(text, 0) + rows
         allowed = self.policy is not Policy.NEVER and not numba.config.DISABLE_JIT
-        if allowed and (self.policy is Policy.ALWAYS or taken > ROWS or (first and self._kept(text))):
-            made = self._made[text] = self._compiled(text, arguments)
-            return made
+        if allowed and (self.policy is Policy.ALWAYS or total > ROWS or (first and self._cached(text))):
+            compiled = self._made[text] = self._compiled(text, arguments)
+            return compiled
         if text not in self._plain:
             self._plain[text] = _quiet(_interpreted(text))
         return self._plain[text]
 
     def prepare(self, text: str, arguments: Sequence[Argument]) -> None:
-        """Have a text compiled before its first row."""
+        """Compile a text before its first row."""
         if text not in self._made and self.policy is not Policy.NEVER and not numba.config.DISABLE_JIT:
             self._made[text] = self._compiled(text, arguments)
 
-    def keep(self, text: str, arguments: Sequence[Argument]) -> bool:
-        """Have a text compiled on disk for other processes; whether it was not there yet."""
-        if self._place() is None or self._kept(text):
+    def compile_to_disk(self, text: str, arguments: Sequence[Argument]) -> bool:
+        """Compile a text to disk for other processes; returns whether it was not there yet."""
+        if self._directory() is None or self._cached(text):
             return False
         self.prepare(text, arguments)
-        return self._kept(text)
+        return self._cached(text)
 
-    def _kept(self, text: str) -> bool:
+    def _cached(self, text: str) -> bool:
         """Whether the machine code is on disk already."""
-        place = self._place()
-        return place is not None and (place / f"{_name(text)}.done").exists()
+        directory = self._directory()
+        return directory is not None and (directory / f"{_name(text)}.done").exists()
 
-    def _place(self) -> Path | None:
+    def _directory(self) -> Path | None:
         return cache_directory(self.directory)
 
     def _compiled(self, text: str, arguments: Sequence[Argument]) -> Callable[..., None]:
-        place, name = self._place(), _name(text)
-        if place is None:
+        directory, name = self._directory(), _name(text)
+        if directory is None:
             return _compile(_interpreted(text), arguments, cache=False)
-        with (place / f"{name}.lock").open("w") as lock:
+        with (directory / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            path, done = place / f"{name}.py", place / f"{name}.done"
+            path, done = directory / f"{name}.py", directory / f"{name}.done"
             self.compilations += not done.exists()
             if not path.exists() or path.read_text() != _HEADER + text:
-                temporary = place / f"{name}.{os.getpid()}"
+                temporary = directory / f"{name}.{os.getpid()}"
                 temporary.write_text(_HEADER + text)
                 temporary.replace(path)
-            made = _compile(_module(name, path).piece, arguments, cache=True)
+            compiled = _compile(_module(name, path).piece, arguments, cache=True)
             done.touch()
-        return made
+        return compiled
 
 
 def cache_directory(given: Path | None = None) -> Path | None:
-    """Where compiled texts are kept, made if need be; None where none can be made."""
-    place = given or _own_directory()
-    if place is None:
+    """The cache of compiled texts, created if it is missing; None if it cannot be created or written."""
+    directory = given or _default_directory()
+    if directory is None:
         return None
     try:
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError:
         return None
-    status = place.stat()
+    status = directory.stat()
     if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise MissingPrerequisite(
-            f"the cache of compiled fragments, {place}, belongs to another user or others can write to it, and what is "
-            f"in it is executed; make it your own (chmod 700 {place}) or set another with RIPRAP_COMPILED"
+            f"the cache of compiled fragments, {directory}, belongs to another user or others can write to it, and its "
+            f"contents are executed; make it private (chmod 700 {directory}) or set another with RIPRAP_COMPILED"
         )
-    return place if os.access(place, os.W_OK) else None
+    return directory if os.access(directory, os.W_OK) else None
 
 
-def _own_directory() -> Path | None:
-    """The user's, wherever it is set; None for a user without a home, as in many containers."""
-    if place := os.environ.get("RIPRAP_COMPILED"):
-        return Path(place)
+def _default_directory() -> Path | None:
+    """From the environment or the user's home; None for a user without a home, as in many containers."""
+    if directory := os.environ.get("RIPRAP_COMPILED"):
+        return Path(directory)
     try:
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     except RuntimeError:
@@ -158,11 +158,11 @@ def _own_directory() -> Path | None:
 
 
 def _name(text: str) -> str:
-    made = hashlib.sha256(f"{sys.version}\0{numba.__version__}\0{_HEADER}\0".encode())
+    digest = hashlib.sha256(f"{sys.version}\0{numba.__version__}\0{_HEADER}\0".encode())
     for file in (_SCALARS, *(Path(str(helper.__file__)) for helper in _HELPERS)):
-        made.update(file.read_bytes())
-    made.update(text.encode())
-    return f"piece_{made.hexdigest()[:40]}"
+        digest.update(file.read_bytes())
+    digest.update(text.encode())
+    return f"piece_{digest.hexdigest()[:40]}"
 
 
 def _module(name: str, path: Path) -> Any:
@@ -177,12 +177,12 @@ def _module(name: str, path: Path) -> Any:
 
 def _interpreted(text: str) -> Callable[..., None]:
     scope: dict[str, Any] = {}
-    exec(compile(_HEADER + text, "<piece>", "exec"), scope)  # the text is this package's own
+    exec(compile(_HEADER + text, "<piece>", "exec"), scope)  # the text was generated by this package
     return scope["piece"]  # type: ignore[no-any-return]
 
 
 def _quiet(function: Callable[..., None]) -> Callable[..., None]:
-    """Interpreted, NumPy's scalars warn of what a compiled function does without a word."""
+    """Suppress NumPy's warnings, which a compiled function does not raise."""
 
     def run(*arguments: Any) -> None:
         with np.errstate(all="ignore"):

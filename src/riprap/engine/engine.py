@@ -1,13 +1,12 @@
 """The engine: runs a fragment of a graph in one process, batch by batch, in exact order.
 
-An event (a batch, a punctuation, progress, the end) is given to a source or to a stream that enters the fragment. The
-engine takes it through the operators in topological order, so that when an operator's turn comes everything that the
-event causes upstream has reached it, and returns what leaves the fragment: at sinks, and on streams to operators
-outside it.
+The caller pushes an event (a batch, a punctuation, a watermark, the end) into a source or into a stream that enters the
+fragment. The engine passes it through the operators in topological order, so an operator runs when all upstream effects
+of the event have reached it. It returns what leaves the fragment: at sinks, and on streams to operators outside of it.
 
-The output is the same for every way of cutting the input into batches, because operators are insensitive to it (their
-contract) and operators with several ports get them merged by order key (`merger.py`). Between two calls the engine is
-at a consistent cut.
+The output does not depend on how the input is cut into batches: operators guarantee this (their contract), and the
+inputs of an operator with several ports are merged by order key (`merger.py`). Between two calls the engine is at a
+consistent cut.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -42,10 +41,10 @@ Watch = Callable[[str, int, pa.RecordBatch], None]
 
 
 class Output(NamedTuple):
-    """Something that left the fragment: `name` is a sink, or the id of a stream to an operator outside."""
+    """An event that left the fragment: `name` is a sink, or the id of a stream to an operator outside."""
 
     name: str
-    event: Event | Late | Any  # rows are record batches, or column views where the engine was told to give those
+    event: Event | Late | Any  # rows are record batches, or column views in an engine with `views`
 
 
 @dataclass(frozen=True)
@@ -58,13 +57,12 @@ class EngineState:
 
 
 class Engine:
-    """A running fragment. `members` omitted: the whole graph. `cut_everywhere`: every operator runs on its own.
+    """A running fragment. `members`: by default the whole graph. `cut_everywhere`: no operators share a loop.
 
-    `wanted`: the columns of each operator of the graph that somebody reads; omitted, streams into and out of the
-    fragment have all columns. `views`: rows that leave are column views, not record batches. `recorded`: an operator
-    whose windows are recorded as they change, or that comes back from such records. `taps`: streams (by id) inside it
-    that leave as well. `gated`: `gates` says what happens to rows before they reach each operator of a loop, and
-    several ports are always merged.
+    `wanted`: the columns of each operator that are read; by default, streams into and out of the fragment have all
+    columns. `views`: rows leave as column views, not as record batches. `recorded`: an operator whose window changes
+    are recorded, or that recovers from such records. `taps`: inner streams (by id) that are output as well. `gated`:
+    `gates` can drop or change rows before each operator of a loop, and several ports are always merged.
     """
 
     def __init__(
@@ -85,33 +83,33 @@ class Engine:
         self._gated = gated
         self._outward = _views if views else _batch
         if graph.cyclic and jitter is not None:
-            raise UsageError(f"app {graph.name} has feedback streams, and a jitter cannot go round them; leave it out")
+            raise UsageError(f"app {graph.name} has feedback streams, which do not support jitter; leave it out")
         self.graph = graph
         self._clock = clock
         self._watch = watch
-        chosen = frozenset(members if members is not None else (op.name for op in graph.operators))
-        for name in chosen:
+        selected = frozenset(members if members is not None else (op.name for op in graph.operators))
+        for name in selected:
             graph[name]
-        self._order = [name for name in graph.order if name in chosen]
+        self._order = [name for name in graph.order if name in selected]
         if wanted is None:
-            wanted = wanted_columns(graph, chosen)
+            wanted = wanted_columns(graph, selected)
         self._statistics = {name: no_statistics(graph[name]) for name in self._order}
-        self._inside = {name: [s for s in graph.outputs(name) if s.target in chosen] for name in self._order}
+        self._inside = {name: [s for s in graph.outputs(name) if s.target in selected] for name in self._order}
         tapped = frozenset(taps)
         self._leaving = {
-            name: [s for s in graph.outputs(name) if s.target not in chosen or s.id in tapped] for name in self._order
+            name: [s for s in graph.outputs(name) if s.target not in selected or s.id in tapped] for name in self._order
         }
-        self._ways_out = {  # streams that leave: by which operator, and with which delay they go back
+        self._output_streams = {  # streams that leave: their operator, and the stream itself if it is feedback
             s.id: (name, s if s.feedback is not None else None) for name, out in self._leaving.items() for s in out
         }
-        self._cycles = cycles(graph, chosen) if graph.cyclic else []
+        self._cycles = cycles(graph, selected) if graph.cyclic else []
         apart = {name: "it is on a cycle" for cycle in self._cycles for name in cycle.members}
         self._recorded = recorded
         if recorded and graph[recorded].inputs > 1:
-            apart[recorded] = "its windows are recorded as they change, on several ports"
+            apart[recorded] = "its window changes are recorded, on several ports"
         if cut_everywhere or watch is not None:
-            apart = dict.fromkeys(self._order, "every operator runs on its own here")
-        self.pieces = self._divided(wanted, chosen, jitter, apart)
+            apart = dict.fromkeys(self._order, "every operator runs alone here")
+        self.pieces = self._make_pieces(wanted, selected, jitter, apart)
         self._mergers = {
             name: Merger(
                 graph.input_shapes(name),
@@ -122,21 +120,21 @@ class Engine:
             for name in self._order
             if graph[name].inputs > 1 and (name not in self._piece_of or name in self._running)
         }
-        self._entries = {s.id: s for s in graph.streams if s.target in chosen and s.source not in chosen}
+        self._entries = {s.id: s for s in graph.streams if s.target in selected and s.source not in selected}
         self._inbox: dict[str, list[tuple[int, Event | Late | Views]]] = {name: [] for name in self._order}
-        # Progress that each operator's input has made: nothing at or below it will reach the operator.
+        # The watermark of each operator's input: nothing at or below it will reach the operator.
         self._watermark: dict[str, OrderKey] = dict.fromkeys(self._order, START_KEY)
         self._ended: set[str] = set()
         self._failed = False
 
-    def _divided(
+    def _make_pieces(
         self,
         wanted: Wanted,
-        chosen: frozenset[str],
+        selected: frozenset[str],
         jitter: Jitter | None,
         alone: Mapping[str, str],
     ) -> list[Piece]:
-        """Make the operators and what runs them. Whoever turns out to have no text runs on its own."""
+        """Create the operators and the loops that run them. An operator that cannot be compiled runs alone."""
         graph, alone = self.graph, dict(alone)
         while True:
             self.operators: dict[str, Operator] = {n: make_operator(graph, n, wanted[n]) for n in self._order}
@@ -144,7 +142,7 @@ class Engine:
                 cast(WindowedOperator, self.operators[self._recorded]).recorded = True
             self._running: dict[str, RunningPiece] = {}  # by entry
             self._piece_of: dict[str, RunningPiece] = {}
-            pieces = cut(graph, chosen, merged_apart=jitter is not None or self._gated, alone=alone)
+            pieces = cut(graph, selected, merged_apart=jitter is not None or self._gated, alone=alone)
             try:
                 for piece in pieces:
                     if piece.compiled:
@@ -152,8 +150,8 @@ class Engine:
                         self._running[piece.operators[0]] = running
                         self._piece_of |= dict.fromkeys(piece.operators, running)
                 return pieces
-            except HasNoText as found:
-                alone[found.operator] = str(found)
+            except HasNoText as error:
+                alone[error.operator] = str(error)
 
     def _piece(self, piece: Piece, wanted: Wanted) -> RunningPiece:
         graph, names = self.graph, piece.operators
@@ -164,49 +162,49 @@ class Engine:
             if stream.target not in names or stream in self._leaving[name]
         }
         tapped |= {(name, 0) for name in names if isinstance(graph[name], Sink)}
-        carried = {(names[0], 0): kept_columns(graph, names[0], 0, wanted)}  # of a source; by operator and port
+        carried = {(names[0], 0): kept_columns(graph, names[0], 0, wanted)}  # by operator and port; this: of a source
         carried |= {(n, s.target_port): carried_columns(graph, s, wanted) for n in names for s in graph.inputs(n)}
         entry = [schema for (name, _), schema in carried.items() if name == names[0]]
         gated = {port: s for port, s in carried.items() if self._gated and not isinstance(graph[port[0]], Sink)}
-        made = RunningPiece(graph, names, self.operators, frozenset(tapped), entry, self._clock, gated=gated)
+        running = RunningPiece(graph, names, self.operators, frozenset(tapped), entry, self._clock, gated=gated)
         if self._recorded in names and not gathers(graph[self._recorded]):
-            behind = graph.reachable(self._recorded) - {self._recorded}
-            made.past = RunningPiece(
-                graph, [name for name in names if name not in behind], self.operators, frozenset(tapped), entry,
+            downstream = graph.reachable(self._recorded) - {self._recorded}
+            running.past = RunningPiece(
+                graph, [name for name in names if name not in downstream], self.operators, frozenset(tapped), entry,
                 self._clock, past_of=self._recorded,
             )  # fmt: skip
-        return made
+        return running
 
     @property
     def running(self) -> list[RunningPiece]:
-        """The pieces that are one loop."""
+        """The pieces that run as one loop."""
         return list(self._running.values())
 
     @property
     def gates(self) -> dict[tuple[str, int], Gate]:
-        """What happens before each port of each operator that runs in a loop, in an engine that is gated."""
+        """The gate before each port of each operator in a loop, in an engine that is gated."""
         return {port: gate for running in self._running.values() for port, gate in running.gates.items()}
 
     @property
     def statistics(self) -> dict[str, OperatorStatistics]:
-        """What each operator did. The seconds of a piece are divided by the tuples that its operators took."""
+        """Counters of each operator. The time of a piece is divided among its operators by their input tuples."""
         for running in self._running.values():
-            rows = {name: running.taken(name) for name in running.names}
+            rows = {name: running.rows_in(name) for name in running.names}
             total = max(1, sum(map(sum, rows.values())))
-            for name, taken in rows.items():
+            for name, rows_in in rows.items():
                 statistics = self._statistics[name]
-                statistics.tuples_in[:] = taken
-                statistics.tuples_out[:] = running.given(name)[: len(statistics.tuples_out)]
-                statistics.seconds = running.seconds * sum(taken) / total
+                statistics.tuples_in[:] = rows_in
+                statistics.tuples_out[:] = running.rows_out(name)[: len(statistics.tuples_out)]
+                statistics.seconds = running.seconds * sum(rows_in) / total
         return self._statistics
 
     # Events -----------------------------------------------------------------------------------------------------------
 
     def push(self, name: str, event: Event | Views | Late, *, until: OrderKey | None = None) -> list[Output]:
-        """Give a batch or punctuation to a source, or to a stream (by id) that enters the fragment; there also late.
+        """Push a batch or punctuation into a source, or into an entering stream (by id), where it may also be late.
 
-        On an entering stream a punctuation may still follow the last row: that none does is told with `advance`, or at
-        once with `until`, which saves going through the operators twice.
+        On an entering stream a punctuation may still follow the last row. `advance` rules that out; `until` does so in
+        the same call, which saves a second pass over the operators.
         """
         target, port = self._entry(name)
         if not isinstance(event, Punctuation | Late):
@@ -223,29 +221,29 @@ class Engine:
         return self._sweep()
 
     def advance(self, name: str, key: OrderKey) -> list[Output]:
-        """Tell that nothing at or below `key` will come from a source or entering stream."""
+        """Announce a watermark: nothing at or below `key` will follow from a source or entering stream."""
         target, port = self._entry(name)
         self._advance(target, port, key)
         return self._sweep()
 
     def prepare(self) -> None:
-        """Compile everything now, so that no row waits for it."""
+        """Compile everything now, so that no row has to wait."""
         for running in self._running.values():
             running.prepare()
 
     def compile_first(self) -> int:
-        """Compile what other processes will run, where nobody has yet; returns how many loops that were."""
-        return sum([running.keep() for running in self._running.values()])
+        """Compile to disk, for other processes, what is not there yet; returns the number of loops compiled."""
+        return sum([running.compile_to_disk() for running in self._running.values()])
 
     def end(self, name: str) -> list[Output]:
-        """Tell that nothing more will come from a source or entering stream."""
+        """Announce the end of a source or entering stream."""
         return self.advance(name, END_KEY)
 
     def wait_for(self, stream: str, waited: bool) -> list[Output]:
-        """Whether an operator with several ports waits for what comes on this entering stream. At first it does.
+        """Set whether the merge of an operator with several ports waits for this entering stream. Initially it does.
 
-        A stream whose producer is down is not waited for. When it is again, what it brings at or below `reached` of
-        its target is late, and must not be pushed as if it were not.
+        A merge does not wait for a stream whose producer is down. When it waits again, items at or below `reached` of
+        the target are late and must be pushed as `Late`.
         """
         target, port = self._entry(stream)
         merger = self._mergers.get(target)
@@ -255,12 +253,12 @@ class Engine:
         return self._sweep()
 
     def run(self, inputs: Mapping[str, Iterable[pa.RecordBatch]]) -> Iterable[Output]:
-        """Take bounded inputs, one per source, to their end."""
+        """Process bounded inputs, one per source, to their end."""
         for name, batch in self.events(inputs):
             yield from self.end(name) if batch is None else self.push(name, batch)
 
     def events(self, inputs: Mapping[str, Iterable[pa.RecordBatch]]) -> Iterator[tuple[str, pa.RecordBatch | None]]:
-        """Bounded inputs, one per source, side by side in the order of their keys; None where one ends."""
+        """The batches of bounded inputs, one per source, interleaved in the order of their keys; None: end of one."""
         for name in inputs:
             self._entry(name)
         missing = [s.name for s in self.graph.sources if s.name in self.operators and s.name not in inputs]
@@ -280,24 +278,24 @@ class Engine:
                 yield name, batch
 
     def watermark(self, stream: str) -> OrderKey:
-        """How far a stream (by id) that leaves the fragment has come: nothing at or below this key will leave on it."""
-        way = self._ways_out.get(stream)
-        if way is not None:
-            came = self._output_watermark(way[0])
-            return came if way[1] is None else delayed_watermark(came, way[1])
-        ways = [leaving.id for streams in self._leaving.values() for leaving in streams]
-        raise UsageError(f"stream {stream} does not leave this fragment; those that do are {known(ways, stream)}")
+        """The watermark of a stream (by id) that leaves the fragment: nothing at or below this key will leave on it."""
+        if stream in self._output_streams:
+            operator, feedback = self._output_streams[stream]
+            watermark = self._output_watermark(operator)
+            return watermark if feedback is None else delayed_watermark(watermark, feedback)
+        leaving = [spec.id for streams in self._leaving.values() for spec in streams]
+        raise UsageError(f"stream {stream} does not leave this fragment; those that do are {known(leaving, stream)}")
 
     def _entry(self, name: str) -> tuple[str, int]:
         if name in self._entries:
             return self._entries[name].target, self._entries[name].target_port
         if name in self.operators and isinstance(self.graph[name], Source):
             return name, 0
-        ways = [*(s.name for s in self.graph.sources if s.name in self.operators), *self._entries]
-        raise UsageError(f"nothing can be given to {name} here; inputs of this fragment are {known(ways, name)}")
+        inputs = [*(s.name for s in self.graph.sources if s.name in self.operators), *self._entries]
+        raise UsageError(f"{name} is not an input of this fragment; its inputs are {known(inputs, name)}")
 
     def _last_key(self, name: str, batch: pa.RecordBatch | Views) -> OrderKey:
-        """Of the last row of a batch that is given to a source or an entering stream."""
+        """The key of the last row of a batch for a source or an entering stream."""
         entering = self._entries.get(name)
         shape = self.graph.stream_shape(entering) if entering is not None else self.graph.shape(name)
         if isinstance(batch, Views):
@@ -313,9 +311,9 @@ class Engine:
     # One pass over the operators --------------------------------------------------------------------------------------
 
     def _sweep(self) -> list[Output]:
-        """Pass over the operators, and again as long as something goes round a cycle."""
+        """Pass over the operators until nothing moves on a cycle."""
         if self._failed:
-            raise UsageError("an error stopped this fragment in the middle of a row; go on from a snapshot before it")
+            raise UsageError("an error stopped this fragment in the middle of a row; restore an earlier snapshot")
         outputs: list[Output] = []
         turning = True
         while turning:
@@ -347,12 +345,14 @@ class Engine:
             else:
                 emissions = []
                 for port, event in inbox:
-                    if isinstance(event, Late) and event.at <= self._watermark[name]:  # its place has passed
-                        emissions += self._belated(name, port, event)
+                    if isinstance(event, Late) and event.at <= self._watermark[name]:  # behind the merge
+                        emissions += self._process_late(name, port, event)
                     else:
                         merger.put(port, event)
                 emissions += self._deliver_merged(name, merger)
-                watermark = max(self._watermark[name], merger.watermark)  # it falls when a port is waited for again
+                watermark = max(
+                    self._watermark[name], merger.watermark
+                )  # the merger's falls when it waits for a port again
                 self._watermark[name] = watermark
             if inbox:
                 self._inbox[name] = []
@@ -365,7 +365,7 @@ class Engine:
                     self._advance(stream.target, stream.target_port, watermark)
 
     def _run(self, running: RunningPiece, outputs: list[Output]) -> None:
-        """Take what waits at the entry of a piece through it."""
+        """Run a piece on the events that wait at its entry."""
         entry = running.names[0]
         inbox, self._inbox[entry] = self._inbox[entry], []
         start = self._clock.monotonic()
@@ -374,17 +374,17 @@ class Engine:
             emitted += self._run_merged(running, inbox) if running.merged else ()
             for _, event in inbox if not running.merged else ():
                 late = event if isinstance(event, Late) else None
-                own = event.event if isinstance(event, Late) else event
-                if not isinstance(own, Punctuation):
-                    views = running.viewed(own)
+                inner = event.event if isinstance(event, Late) else event
+                if not isinstance(inner, Punctuation):
+                    views = running.viewed(inner)
                     emitted += running.push(views) if late is None else running.push_late(views, late)
                     continue
-                given = running.punctuate(own)
-                emitted += given if late is None else _belated(running, late, given)
+                caused = running.punctuate(inner)
+                emitted += caused if late is None else _as_late(running, late, caused)
         except DataError:
             self._failed = True
             raise
-        for name in running.speaking:
+        for name in running.gathering:
             emitted += running.reach(name, self._control(name, self.reached(name)))
         running.seconds += self._clock.monotonic() - start
         for name, port, event in emitted:
@@ -399,12 +399,12 @@ class Engine:
             self._advance(stream.target, stream.target_port, self._output_watermark(stream.source))
 
     def _run_merged(self, running: RunningPiece, inbox: list[tuple[int, Event | Late | Views]]) -> list[PieceOutput]:
-        """The same for a piece behind a merger."""
+        """Like `_run`, for a piece behind a merger."""
         name, emitted = running.names[0], list[PieceOutput]()
         merger = self._mergers[name]
         items: list[MergedRows | PortPunctuation | Behind] = []
         for port, event in inbox:
-            if isinstance(event, Late) and event.at <= self._watermark[name]:  # its place has passed
+            if isinstance(event, Late) and event.at <= self._watermark[name]:  # behind the merge
                 items.append(Behind(port, cast(Late, _batch(event))))
             else:
                 merger.put(port, _batch(event) if isinstance(event, Late) else event)
@@ -414,19 +414,22 @@ class Engine:
             elif isinstance(item, PortPunctuation):
                 emitted += running.punctuate(item.punctuation, item.port)
             elif isinstance(item.late.event, Punctuation):
-                emitted += _belated(running, item.late, running.punctuate(item.late.event, item.port))
+                emitted += _as_late(running, item.late, running.punctuate(item.late.event, item.port))
             else:
                 emitted += running.push_late(running.from_port(item.port, item.late.event), item.late)
-        self._watermark[name] = max(self._watermark[name], merger.watermark)  # it falls when a port is waited for again
+        self._watermark[name] = max(
+            self._watermark[name], merger.watermark
+        )  # the merger's falls when it waits for a port again
         return emitted
 
     def known(self, name: str, port: int) -> OrderKey:
-        """How far an operator's merge knows a port: nothing at or below this key will come; START_KEY: it has none."""
+        """The watermark of a port in an operator's merge: nothing at or below this key will follow; START_KEY: no merge
+        or no watermark."""
         merger = self._mergers.get(name)
         return START_KEY if merger is None else merger.known(port)
 
     def reached(self, name: str) -> OrderKey:
-        """How far the input of an operator has come: nothing at or below this key will reach it."""
+        """The watermark of an operator's input: nothing at or below this key will reach it."""
         running = self._piece_of.get(name)
         if running is None or name == running.names[0]:
             return self._watermark[name]
@@ -441,9 +444,9 @@ class Engine:
         emissions: list[Emission] = []
         for port, event in inbox:
             if isinstance(event, Late):
-                emissions += self._belated(name, port, event)
+                emissions += self._process_late(name, port, event)
             elif isinstance(event, Punctuation):
-                emissions += operator.watermark(just_before_it(event.key))  # time boundaries before it come first
+                emissions += operator.watermark(just_before_it(event.key))  # earlier time boundaries come first
                 emissions += operator.punctuate(Channel(port), event)
             else:
                 statistics.tuples_in[port] += event.num_rows
@@ -461,7 +464,7 @@ class Engine:
                 emissions += operator.watermark(just_before_it(item.punctuation.key))
                 emissions += operator.punctuate(Channel(item.port), item.punctuation)
             elif isinstance(item, Behind):
-                emissions += self._belated(name, item.port, item.late)
+                emissions += self._process_late(name, item.port, item.late)
             elif isinstance(item, MergedRows):
                 for port, batch in enumerate(item.batches):
                     statistics.tuples_in[port] += batch.num_rows
@@ -474,19 +477,19 @@ class Engine:
                 emissions += caused
         return emissions
 
-    def _belated(self, name: str, port: int, late: Late) -> list[Emission]:
-        """Give an operator what comes late; what that causes is as late behind it."""
+    def _process_late(self, name: str, port: int, late: Late) -> list[Emission]:
+        """Let an operator process a late event; the output that it causes is late too."""
         operator, at = self.operators[name], late.at
-        emissions = operator.watermark(at) if at > START_KEY else []  # time boundaries before it come first
+        emissions = operator.watermark(at) if at > START_KEY else []  # earlier time boundaries come first
         if isinstance(late.event, Punctuation):
             caused = operator.punctuate(Channel(port), late.event)
         else:
             self._statistics[name].tuples_in[port] += late.event.num_rows
             caused = operator.late(Channel(port), late.event, at)
         at = operator.output_watermark(at) if START_KEY < at < END_KEY else at
-        for one in caused:
-            own = one.event if isinstance(one.event, Late) else Late(one.event, at)
-            emissions.append(one._replace(event=own._replace(again=late.again)))
+        for emission in caused:
+            event = emission.event if isinstance(emission.event, Late) else Late(emission.event, at)
+            emissions.append(emission._replace(event=event._replace(again=late.again)))
         return emissions
 
     def _control(self, name: str, watermark: OrderKey) -> list[Emission]:
@@ -512,12 +515,12 @@ class Engine:
                     outputs.append(Output(stream.id, self._outward(event)))
 
     def _carried(self, stream: StreamSpec, event: Event | Late) -> Event | Late | None:
-        """What a stream carries of what its operator gave out: all, but on the way back."""
+        """The event as a stream carries it; None: it does not. Feedback delays rows and carries no punctuations."""
         if stream.feedback is None:
             return event
         if isinstance(event, Late):
-            back = self._carried(stream, event.event)
-            return None if back is None else Late(back, delayed_watermark(event.at, stream), event.again)
+            inner = self._carried(stream, event.event)
+            return None if inner is None else Late(inner, delayed_watermark(event.at, stream), event.again)
         if isinstance(event, Punctuation) or stream.source in self._ended:
             return None
         return delayed(
@@ -527,9 +530,9 @@ class Engine:
     # State ------------------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> EngineState:
-        """Everything needed to go on from here in another engine."""
+        """Everything that another engine needs to continue from here."""
         if self._failed:
-            raise UsageError("an error stopped this fragment in the middle of a row, so its state is of no use")
+            raise UsageError("an error stopped this fragment in the middle of a row, so its state is inconsistent")
         return EngineState(
             {name: operator.snapshot() for name, operator in self.operators.items()},
             {name: merger.snapshot() for name, merger in self._mergers.items()},
@@ -537,13 +540,13 @@ class Engine:
         )
 
     def images(self) -> dict[str, Any]:
-        """This cut as it lies in memory, where operators can be put back to that."""
-        taken = {name: operator.image() for name, operator in self.operators.items()}
-        return {name: image for name, image in taken.items() if image is not None}
+        """In-memory images of this cut, of the operators that support them."""
+        images = {name: operator.image() for name, operator in self.operators.items()}
+        return {name: image for name, image in images.items() if image is not None}
 
     def restore(self, state: EngineState, images: Mapping[str, Any] | None = None) -> bool:
-        """Put back what `state` has; operators that it does not have stay as they are. `images`: of the same cut, taken
-        of this engine; returns whether all of them did."""
+        """Restore the operators in `state`; others stay unchanged. `images`: this engine's images of the same cut;
+        returns whether all of them could be used."""
         fitted = images is not None
         for name, saved in state.operators.items():
             operator, image = self.operators[name], (images or {}).get(name)
@@ -555,18 +558,19 @@ class Engine:
                 self._mergers[name].restore(waiting)
             elif any(waiting.queues):
                 raise DataError(
-                    f"a saved state has tuples that wait to be merged at {name}, which merges nothing here; go on from "
-                    "a state that the same fragment saved"
+                    f"a saved state has tuples that wait in a merge at {name}, which has no merge here; restore a "
+                    "state that the same fragment saved"
                 )
         self._watermark |= state.watermark
         self._ended = {name for name, key in self._watermark.items() if key == END_KEY}
         return fitted
 
     def waiting(self) -> dict[str, MergerState]:
-        """What waits in front of each operator with several ports."""
+        """The items that wait in the merge of each operator with several ports."""
         return {name: merger.snapshot() for name, merger in self._mergers.items()}
 
-    def spans(self) -> list[tuple[int, int]]:  # first and last time of everything that waits there
+    def spans(self) -> list[tuple[int, int]]:
+        """First and last `_ts` of every item that waits in a merge."""
         return [span for merger in self._mergers.values() for span in merger.spans()]
 
     def digests(self) -> dict[str, Digest]:
@@ -578,9 +582,9 @@ class Engine:
         return {name: op.size() for name, op in self.operators.items() if any(self.graph[name].stateful)}
 
 
-def _belated(running: RunningPiece, late: Late, given: list[PieceOutput]) -> list[PieceOutput]:
-    """What a punctuation that came late made a piece give: as late."""
-    return [e._replace(event=running.late_behind(e.operator, late, e.event)) for e in given]
+def _as_late(running: RunningPiece, late: Late, caused: list[PieceOutput]) -> list[PieceOutput]:
+    """The output that a late punctuation caused in a piece, marked late."""
+    return [e._replace(event=running.late_behind(e.operator, late, e.event)) for e in caused]
 
 
 def _batch(event: Event | Late | Views) -> Event | Late:

@@ -1,15 +1,16 @@
-"""Feedback: how an engine goes round the cycles of a graph.
+"""Feedback: how an engine executes the cycles of a graph.
 
-A feedback stream has a delay d > 0 of event time: what goes back comes in again at `_ts` + d, with the other parts of
-its key. So keys rise on every way through the graph, and a merge in a cycle is the merge by order key of everywhere
-else. It needs to know what the feedback can still bring. Nothing leaves the operators of a cycle before the least time
-t of what waits in it, what the streams into it can still bring, and the next time boundary that may speak in it; and
-what leaves them goes back d later: nothing below t + d will come round. That admits d of input per turn, and jumps over
-a gap when the cycle is empty. The result does not depend on how the input is cut into batches; only the cost does.
+A feedback stream has a delay d > 0 of event time: a tuple that enters it at `_ts` arrives at `_ts` + d, with the rest
+of its key unchanged. So keys increase on every path through the graph, and a merge in a cycle is the usual merge by
+order key. It needs a watermark of the feedback stream. Let t be the least time of: the items that wait in the cycle,
+the items that its input streams can still bring, and the next time boundary at which one of its operators may emit.
+Nothing before t leaves the operators of the cycle, so nothing before t + d arrives on the feedback stream. Each turn
+thus admits d of input, and skips a gap if the cycle is empty. The result does not depend on how the input is cut into
+batches; only the cost does.
 
-The end: when the inputs of a cycle have ended and nothing waits in it, its feedback ends. What operators give out at
-the end does not go back, and neither do time boundaries behind the last tuple: a window in a cycle might never end.
-Punctuation does not go back: it would go round for ever.
+The end: when the inputs of a cycle have ended and nothing waits in it, its feedback ends. Output that operators emit at
+the end is not fed back, and neither is that of time boundaries after the last tuple: a window in a cycle might never
+end. Punctuations are not fed back: they would circulate for ever.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,23 +28,24 @@ from riprap.operators.contract import Event, Late, Operator
 
 
 class Standing(NamedTuple):
-    """What can still come round in a cycle, or in a part of it, when nothing moves in it any more. Times of `_ts`."""
+    """What can still circulate in a cycle, or in a part of it, when it is idle. Times are of `_ts`."""
 
-    external: int = END_KEY.ts  # nothing earlier will come in from outside; the end: nothing will
-    reach: int = START_KEY.ts  # how far its inputs had come before they ended
-    first: int = END_KEY.ts  # least time of what waits in it; the end: nothing does
-    last: int = START_KEY.ts  # greatest time of what waits in it
-    boundary: int = END_KEY.ts  # at which an operator of it may speak because of the time alone; the end: none has to
+    external: int = END_KEY.ts  # nothing earlier will enter from outside; END: nothing will
+    reach: int = START_KEY.ts  # the watermark of its inputs before they ended
+    first: int = END_KEY.ts  # least time of the waiting items; END: there are none
+    last: int = START_KEY.ts  # greatest time of the waiting items
+    boundary: int = END_KEY.ts  # next time boundary at which one of its operators may emit; END: none
 
     def beside(self, other: "Standing") -> "Standing":
-        """Of two parts together."""
+        """The combination of two parts."""
         return Standing(
             min(self.external, other.external), max(self.reach, other.reach), min(self.first, other.first),
             max(self.last, other.last), min(self.boundary, other.boundary),
         )  # fmt: skip
 
     def turned(self, delay: int) -> OrderKey:
-        """How far a feedback stream of the cycle has come. When the inputs have ended, no further than what is left."""
+        """The watermark of a feedback stream of the cycle. After the inputs ended, it does not pass the waiting
+        items."""
         least = min(self.external, self.first, self.boundary)
         if least == START_KEY.ts:
             return START_KEY
@@ -53,7 +55,7 @@ class Standing(NamedTuple):
 
     @property
     def over(self) -> bool:
-        """Nothing comes in any more, and nothing waits: when its feedback has come to `reach`, it ends."""
+        """Nothing will enter, and nothing waits: the feedback ends when its watermark is at `reach`."""
         return self.external == END_KEY.ts and self.first == END_KEY.ts
 
 
@@ -64,12 +66,12 @@ class FeedbackPort(NamedTuple):
 
 @dataclass
 class Cycle:
-    """A strongly connected part of a fragment: its operators, the streams that lead back in it, the ports into it."""
+    """A strongly connected component of a fragment: its operators, its feedback streams, the ports into it."""
 
     members: tuple[str, ...]
     streams: tuple[StreamSpec, ...]
     entries: tuple[FeedbackPort, ...]
-    reach: int = field(default=START_KEY.ts)  # how far its inputs had come before they ended
+    reach: int = field(default=START_KEY.ts)  # the watermark of its inputs before they ended
 
     def turn(
         self,
@@ -78,7 +80,7 @@ class Cycle:
         watermark: Mapping[str, OrderKey],
         inboxes: Mapping[str, list[tuple[int, Event | Late]]],
     ) -> list[tuple[StreamSpec, OrderKey]]:
-        """How far each feedback stream has come after a pass over the operators, where that is further than before."""
+        """The feedback streams whose watermark a pass over the operators advanced, with the new watermark."""
         known = [_known(mergers, watermark, port) for port in self.entries]
         self.reach = max([self.reach, *(key.ts for key in known if key != END_KEY)])
         waiting = [span for name in self.members for span in _waiting(name, mergers, inboxes)]
@@ -89,21 +91,21 @@ class Cycle:
             max((last for _, last in waiting), default=START_KEY.ts),
             min((b for name in self.members if (b := operators[name].next_boundary()) is not None), default=END_KEY.ts),
         )
-        come = {
+        announced = {
             stream: _known(mergers, watermark, FeedbackPort(stream.target, stream.target_port))
             for stream in self.streams
         }
-        if standing.over and all(key >= all_before(self.reach + stream.delay) for stream, key in come.items()):
-            return [(stream, END_KEY) for stream, key in come.items() if key != END_KEY]
+        if standing.over and all(key >= all_before(self.reach + stream.delay) for stream, key in announced.items()):
+            return [(stream, END_KEY) for stream, key in announced.items() if key != END_KEY]
         turned = {stream: standing.turned(stream.delay) for stream in self.streams}
-        return [(stream, key) for stream, key in turned.items() if key > come[stream]]
+        return [(stream, key) for stream, key in turned.items() if key > announced[stream]]
 
 
 def cycles(graph: Graph, members: Iterable[str]) -> list[Cycle]:
-    """The cycles of a fragment; those that lead out of it are its host's to close."""
-    chosen = frozenset(members)
-    inside = [stream for stream in graph.streams if stream.source in chosen and stream.target in chosen]
-    after: dict[str, list[str]] = {name: [] for name in chosen}
+    """The cycles within a fragment; the host closes those that leave it."""
+    selected = frozenset(members)
+    inside = [stream for stream in graph.streams if stream.source in selected and stream.target in selected]
+    after: dict[str, list[str]] = {name: [] for name in selected}
     for stream in inside:
         after[stream.source].append(stream.target)
     found: list[Cycle] = []
@@ -112,7 +114,9 @@ def cycles(graph: Graph, members: Iterable[str]) -> list[Cycle]:
             continue
         part = {name for name in _reached(after, stream.target) if stream.target in _reached(after, name)}
         if stream.source not in part:
-            raise GraphError(f"feedback stream {stream.id} leads through operators that are not run here with its ends")
+            raise GraphError(
+                f"feedback stream {stream.id} passes through operators outside of the fragment of its ends"
+            )
         found.append(
             Cycle(
                 tuple(name for name in graph.order if name in part),
@@ -128,24 +132,24 @@ def cycles(graph: Graph, members: Iterable[str]) -> list[Cycle]:
 
 
 def delayed(batch: pa.RecordBatch, stream: StreamSpec, given: KeyShape, feedback: KeyShape) -> pa.RecordBatch:
-    """What goes back for rows of the operator that a feedback stream leaves: the same tuples, later."""
+    """Rows of an operator as its feedback stream carries them: the same tuples, later."""
     keys = keys_of(batch, given)
     columns = {name: batch.column(name) for name in (stream.feedback or pa.schema([])).names}
     return batch_of(columns | key_columns(keys._replace(ts=keys.ts + stream.delay), feedback))
 
 
 def delayed_watermark(key: OrderKey, stream: StreamSpec) -> OrderKey:
-    """What progress of the operator that a feedback stream leaves means for what goes back."""
+    """The watermark of a feedback stream, from the output watermark of its producer."""
     return key if key in (START_KEY, END_KEY) else all_before(key.ts + stream.delay)
 
 
 def carried(graph: Graph, stream: StreamSpec) -> pa.Schema:
-    """What a batch of a feedback stream looks like."""
+    """The schema of a batch on a feedback stream."""
     return physical_schema(graph.stream_schema(stream), graph.stream_shape(stream))
 
 
 def _reached(after: Mapping[str, list[str]], name: str) -> set[str]:
-    """Operators on the ways from `name`, itself only if one leads back."""
+    """Operators on the paths from `name`; itself only if a path leads back."""
     seen: set[str] = set()
     stack = list(after[name])
     while stack:
@@ -163,7 +167,7 @@ def _known(mergers: Mapping[str, Merger], watermark: Mapping[str, OrderKey], por
 def _waiting(
     name: str, mergers: Mapping[str, Merger], inboxes: Mapping[str, list[tuple[int, Event | Late]]]
 ) -> list[tuple[int, int]]:
-    """First and last time of what waits in front of an operator, per batch."""
+    """First and last time of the items that wait for an operator, per batch."""
     batches = [event for _, event in inboxes[name] if isinstance(event, pa.RecordBatch)]
     spans = [(int(times[0]), int(times[-1])) for times in map(times_of, batches)]
     spans += [(event.at.ts, event.at.ts) for _, event in inboxes[name] if isinstance(event, Late)]
@@ -171,5 +175,5 @@ def _waiting(
 
 
 def all_before(ts: int) -> OrderKey:
-    """Progress of a stream on which nothing earlier than `ts` will come."""
+    """The watermark of a stream on which nothing earlier than `ts` will follow."""
     return END_KEY._replace(ts=ts - 1)

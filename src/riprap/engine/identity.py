@@ -1,21 +1,21 @@
-"""What an input is known by: a digest of its content. A file that was made again is another one unless it is equal.
+"""Identifies an input by a digest of its content. A file that was written again keeps its identity if it is equal.
 
-A file of up to 256 MiB is hashed whole. Of a larger one it is the length, the last 64 KiB (the footer of Parquet and
-Arrow files, which has the statistics of every column), 64 KiB at each of 256 places, and the time of its last change.
-Names do not count: a file may be moved.
+A file of up to 256 MiB is hashed completely. Of a larger file the digest covers the length, the last 64 KiB (the footer
+of Parquet and Arrow files, which has the statistics of every column), 64 KiB at each of 256 positions, and the
+modification time. Names do not count: a file may be moved.
 """
 
 from hashlib import blake2b
 from pathlib import Path
 
-WHOLE = 256 << 20  # bytes of a file up to which all of it is hashed
+WHOLE = 256 << 20  # bytes; larger files are sampled
 _SAMPLE = 64 << 10
 _SAMPLES = 256
 _BLOCK = 4 << 20
 
 
 def content_digest(path: Path) -> str:
-    """Of a file, or of all files below a directory in the order of their names."""
+    """The digest of a file, or of all files below a directory in the order of their names."""
     total = blake2b(digest_size=16)
     for file in sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]:
         total.update(_file_digest(file))

@@ -1,15 +1,15 @@
-"""What a run has read of its inputs, so that one that comes back notices another file in their place.
+"""Records what a run has read of its inputs, so that a resumed run detects a replaced file.
 
-When a run begins it notes of every file its size, its schema, and of each row group (or record batch) the rows and what
-the file says of it: sizes, places, statistics. While it reads it notes a digest of the bytes of each row group, beside
-the read, when they are in memory anyway. Of a persistent stream it is the stream's id.
+When a run starts, it records the size and schema of every file, and for each row group (or record batch) the number of
+rows and the file's metadata: sizes, offsets, statistics. While reading, it records a digest of the bytes of each row
+group, when they are in memory anyway. Of a persistent stream it records the id.
 
-A file with the size, inode and time of change that were noted is the same one. Any other has to begin with everything
-that was noted: same schema, same row groups in the same order, and equal bytes where they were read. It may have more
-behind that, as a directory that got further files has.
+A file with the recorded size, inode and modification time is unchanged. Any other file must start with everything that
+was recorded: the same schema, the same row groups in the same order, and equal bytes where they were read. Rows may
+have been appended to it, and files may have been added to a directory.
 
     inputs.json            {source: {"stream": id} or {"files": [{name, size, changed, inode, schema, parts}, …]}}
-    inputs/PE/SOURCE       a line for each row group that was read: [file, number, columns or null, digest]
+    inputs/PE/SOURCE       a line per row group that was read: [file, number, columns or null, digest]
 """
 
 import json
@@ -32,23 +32,23 @@ from riprap.engine.inputs import input_files, unreadable
 
 NOTED = "inputs.json"
 _READ = "inputs"
-_AGAIN = "put back what it was, or begin another run with another --out"
+_REMEDY = "restore the original input, or start another run with another --out"
 
 Identity = Mapping[str, Any]
 
 
 def identity(path: Path) -> Identity:
-    """What a file, or the Parquet files of a directory, say of themselves."""
+    """The metadata of a file, or of the Parquet files of a directory."""
     return {"files": [_about(file) for file in input_files(path)]}
 
 
 def _about(file: Path) -> dict[str, Any]:
-    found = file.stat()
+    status = file.stat()
     try:
         schema, parts = _parquet_parts(file) if file.suffix == ".parquet" else _arrow_parts(file)
     except (pa.ArrowInvalid, pa.ArrowIOError) as error:
         raise unreadable(file, error) from error
-    about = {"name": file.name, "size": found.st_size, "changed": found.st_mtime_ns, "inode": found.st_ino}
+    about = {"name": file.name, "size": status.st_size, "changed": status.st_mtime_ns, "inode": status.st_ino}
     return {**about, "schema": schema, "parts": parts}
 
 
@@ -75,7 +75,8 @@ def _arrow_parts(file: Path) -> tuple[str, list[Any]]:
 
 
 class Reading:
-    """Notes what one life of a source reads. A line that was cut is none: what it is of is not held to its bytes."""
+    """Records what one incarnation of a source reads. A truncated line is ignored: its row group's bytes are not
+    checked."""
 
     def __init__(self, directory: Path, pe: str, source: str) -> None:
         self._path = directory / _READ / quote(pe, safe="") / quote(source, safe="")
@@ -87,7 +88,7 @@ class Reading:
         if file.suffix == ".parquet" and file not in self._metadata:
             self._metadata = {file: pq.read_metadata(file)}
         digest = part_digest(file, number, names, self._metadata.get(file))
-        line = f"\n{json.dumps([file.name, number, names, digest])}\n"  # behind one that a full disk cut, too
+        line = f"\n{json.dumps([file.name, number, names, digest])}\n"  # also after a line that a full disk truncated
         when_room(lambda: self._append(line), self._path)
 
     def _append(self, line: str) -> None:
@@ -96,7 +97,7 @@ class Reading:
 
 
 def part_digest(file: Path, number: int, columns: Iterable[str] | None, metadata: pq.FileMetaData | None = None) -> str:
-    """Of the bytes of a row group or record batch, in some columns or all."""
+    """The digest of the bytes of a row group or record batch, in some columns or all."""
     total = xxhash.xxh3_128()
     wanted = None if columns is None else set(columns)
     blocks: Iterator[bytes] | Iterator[pa.Buffer]
@@ -128,48 +129,48 @@ def _buffers(file: Path, number: int, wanted: set[str] | None) -> Iterator[pa.Bu
                 yield from (buffer for buffer in column.buffers() if buffer is not None)
 
 
-# When somebody comes back ---------------------------------------------------------------------------------------------
+# When a run is resumed ------------------------------------------------------------------------------------------------
 
 
 def read_noted(directory: Path) -> dict[str, Identity]:
-    """By source. A run of before has none, and nothing is known of its inputs."""
+    """The recorded inputs by source; empty if the run is from a version that recorded none."""
     path = directory / NOTED
     if not files.exists(path):
         return {}
-    noted = read_json(path, "what is noted of the inputs of the run in", own=True)
-    if not isinstance(noted, dict) or not all(_fits(one) for one in noted.values()):
-        raise DataError(f"{path} is damaged, and without it nobody knows whether the inputs are the same: restore it, "
-                        "or begin another run with another --out")  # fmt: skip
+    noted = read_json(path, "the record of the run's inputs in", own=True)
+    if not isinstance(noted, dict) or not all(_is_valid(entry) for entry in noted.values()):
+        raise DataError(f"{path} is damaged, so the inputs cannot be compared with those of the run: restore it, "
+                        "or start another run with another --out")  # fmt: skip
     return noted
 
 
-def _fits(one: Any) -> bool:
-    if not isinstance(one, dict):
+def _is_valid(entry: Any) -> bool:
+    if not isinstance(entry, dict):
         return False
-    if isinstance(one.get("stream"), str):
+    if isinstance(entry.get("stream"), str):
         return True
-    return isinstance(one.get("files"), list) and all(
+    return isinstance(entry.get("files"), list) and all(
         isinstance(file, dict)
         and isinstance(file.get("name"), str)
         and isinstance(file.get("parts"), list)
         and all(isinstance(part, list) and len(part) == 2 and type(part[0]) is int for part in file["parts"])
-        for file in one["files"]
+        for file in entry["files"]
     )
 
 
 def check_same(directory: Path, source: str, path: Path, noted: Identity) -> bool:
-    """Whether files have come, or more behind what was noted; raises where what was noted is not there any more."""
+    """Whether files or rows were added to the recorded input; raises if recorded data is missing or different."""
     before = noted["files"]
-    there = {file.name: file for file in input_files(path)}
-    if path.is_dir() and list(there)[: len(before)] != [one["name"] for one in before]:
-        names = [one["name"] for one in before]
-        missing = next((name for name in names if name not in there), None)
-        odd = f"{missing} is not there any more" if missing else f"{_first_new(list(there), names)} comes before others"
-        raise another_input(source, path, odd)
-    now = list(there.values())
-    changed = [(one, file) for one, file in zip(before, now, strict=False) if not _untouched(one, file)]
-    for one, file in changed:
-        _check_file(source, file, one)
+    current = {file.name: file for file in input_files(path)}
+    if path.is_dir() and list(current)[: len(before)] != [entry["name"] for entry in before]:
+        names = [entry["name"] for entry in before]
+        missing = next((name for name in names if name not in current), None)
+        difference = f"{missing} is missing" if missing else f"{_first_new(list(current), names)} sorts before others"
+        raise another_input(source, path, difference)
+    now = list(current.values())
+    changed = [(entry, file) for entry, file in zip(before, now, strict=False) if not _untouched(entry, file)]
+    for entry, file in changed:
+        _check_file(source, file, entry)
         _check_bytes(directory, source, file)
     return bool(changed) or len(now) > len(before)
 
@@ -178,23 +179,24 @@ def _first_new(now: list[str], before: list[str]) -> str:
     return next(name for name in now if name not in before)
 
 
-def _untouched(one: Mapping[str, Any], file: Path) -> bool:
-    about = file.stat()
-    return (about.st_size, about.st_mtime_ns, about.st_ino) == (one.get("size"), one.get("changed"), one.get("inode"))
+def _untouched(entry: Mapping[str, Any], file: Path) -> bool:
+    recorded = entry.get("size"), entry.get("changed"), entry.get("inode")
+    status = file.stat()
+    return (status.st_size, status.st_mtime_ns, status.st_ino) == recorded
 
 
 def _check_file(source: str, file: Path, before: Mapping[str, Any]) -> None:
     now = _about(file)
     if now["schema"] != before.get("schema"):
-        raise another_input(source, file, "its columns are others")
-    rows, had = (sum(part[0] for part in one["parts"]) for one in (now, before))
-    if rows < had:
-        raise another_input(source, file, f"it has {rows:,} rows, and had {had:,}")
-    for number, (one, other) in enumerate(zip(now["parts"], before["parts"], strict=False)):
-        if one != other:
-            raise another_input(source, file, f"row group {number} is another")
+        raise another_input(source, file, "its columns differ")
+    rows, rows_before = (sum(part[0] for part in entry["parts"]) for entry in (now, before))
+    if rows < rows_before:
+        raise another_input(source, file, f"it has {rows:,} rows, and had {rows_before:,}")
+    for number, (part, part_before) in enumerate(zip(now["parts"], before["parts"], strict=False)):
+        if part != part_before:
+            raise another_input(source, file, f"row group {number} differs")
     if len(now["parts"]) < len(before["parts"]):
-        raise another_input(source, file, f"row group {len(now['parts'])} is not there any more")
+        raise another_input(source, file, f"row group {len(now['parts'])} is missing")
 
 
 def _check_bytes(directory: Path, source: str, file: Path) -> None:
@@ -206,14 +208,15 @@ def _check_bytes(directory: Path, source: str, file: Path) -> None:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            raise DataError(f"{path}, which has what was read of source {source}, cannot be read ({error.strerror}): "
-                            "restore it, or begin another run with another --out") from error  # fmt: skip
+            raise DataError(f"{path}, which records what was read of source {source}, cannot be read "
+                            f"({error.strerror}): restore it, or start another run with another --out"
+                            ) from error  # fmt: skip
         for line in lines:
             try:
                 name, number, columns, digest = json.loads(line)
                 if name == file.name and type(number) is int and number >= 0:
                     known.add((number, None if columns is None else tuple(map(str, columns)), str(digest)))
-            except (ValueError, TypeError, RecursionError):  # cut by a crash
+            except (ValueError, TypeError, RecursionError):  # truncated by a crash
                 continue
     try:
         for number, columns, digest in sorted(known, key=repr):
@@ -223,6 +226,5 @@ def _check_bytes(directory: Path, source: str, file: Path) -> None:
         raise another_input(source, file, "it has fewer row groups") from None
 
 
-def another_input(source: str, path: Path, odd: str) -> DataError:
-    """The one sentence that says what differs."""
-    return DataError(f"the input of source {source}, {path}, is not what this run has read: {odd}; {_AGAIN}")
+def another_input(source: str, path: Path, difference: str) -> DataError:
+    return DataError(f"the input of source {source}, {path}, is not what this run has read: {difference}; {_REMEDY}")

@@ -1,8 +1,8 @@
-"""What a source is given: checked against its schema, with an order key on every row.
+"""The input of a source: reads it, checks it against the schema, and adds an order key to every row.
 
-Input may bring its own `_ts` and `_seq`. Without `_ts` the source's time column becomes it; without `_seq` rows are
-numbered in the order in which they come. `_ts` may never fall and `_seq` always rises, but where the source has a
-lateness: see `lateness.py`.
+Input may contain `_ts` and `_seq`. Without `_ts`, the source's time column is used; without `_seq`, rows are numbered
+in arrival order. `_ts` must never decrease and `_seq` must always increase, unless the source has a lateness: see
+`lateness.py`.
 """
 
 import os
@@ -23,10 +23,10 @@ from riprap.graph.specs import Source
 from riprap.graph.types import logical_type
 
 _UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
-BATCH_ROWS = 65_536  # a batch that fits the caches and hides the cost of a call
+BATCH_ROWS = 65_536  # fits the CPU caches and amortizes the cost of a call
 # Called with a file, the number of a row group or batch that was read, and its columns (None: all).
 Note = Callable[[Path, int, Iterable[str] | None], None]
-_AHEAD = 4  # batches: a row group of a quarter of a million rows is begun when that before it is
+_AHEAD = 4  # batches: reading starts one row group (a quarter of a million rows) ahead
 
 
 def keyed(
@@ -38,12 +38,12 @@ def keyed(
 
 
 def in_order(batches: Iterable[pa.RecordBatch], source: Source) -> Iterable[pa.RecordBatch]:
-    """The input as it is, or sorted where the source has a lateness."""
+    """The input; sorted if the source has a lateness."""
     return batches if source.lateness is None else _sorted(batches, source, Sorter(source.lateness))
 
 
 def late_rows(path: str | os.PathLike[str], source: Source) -> int:
-    """How many rows of a file come later than a source allows, and are left out."""
+    """The number of rows in a file that are later than the source's lateness, and are dropped."""
     if source.lateness is None:
         return 0
     sorter = Sorter(source.lateness)
@@ -54,19 +54,19 @@ def late_rows(path: str | os.PathLike[str], source: Source) -> int:
 
 def _sorted(batches: Iterable[pa.RecordBatch], source: Source, sorter: Sorter) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        given = sorter.take(batch, times_of_input(batch, source))
-        if given is not None:
-            yield given
+        released = sorter.take(batch, times_of_input(batch, source))
+        if released is not None:
+            yield released
     rest = sorter.rest()
     if rest is not None:
         yield rest
 
 
 class Keyer:
-    """Checks one batch of a source's input after the other and gives its rows their keys."""
+    """Checks a source's input batch by batch and adds order keys to its rows."""
 
     def __init__(self, source: Source, columns: Iterable[str] | None = None, row: int = 0) -> None:
-        self.row = row  # number of the next row, counted from the beginning of the input
+        self.row = row  # number of the next row, counted from the start of the input
         self._source = source
         wanted = None if columns is None else set(columns)
         self._names = [name for name in source.schema.names if wanted is None or name in wanted]
@@ -74,7 +74,7 @@ class Keyer:
         self._last_seq: int | None = None
 
     def check(self, schema: pa.Schema) -> None:
-        """Raise `DataError` if batches with these columns cannot be keyed, whatever is in their rows."""
+        """Raise `DataError` if batches with this schema can never be keyed."""
         for name in self._names:
             _check_type(schema, self._source, name)
         keys = [field for field in schema if field.name in (TS, SEQ, self._source.time)]
@@ -89,8 +89,8 @@ class Keyer:
         ts = times_of_input(batch, source)
         numbers = _numbers(batch, source, row)
         times = ts.view(pa.int64()).to_numpy()
-        _ascending(times, self._last_ts, row, source, "_ts falls", strict=False)
-        _ascending(numbers, self._last_seq, row, source, "_seq does not rise", strict=True)
+        _ascending(times, self._last_ts, row, source, "_ts decreases", strict=False)
+        _ascending(numbers, self._last_seq, row, source, "_seq does not increase", strict=True)
         self._last_ts, self._last_seq, self.row = int(times[-1]), int(numbers[-1]), row + batch.num_rows
         out |= {TS: ts, SEQ: pa.array(numbers, pa.int64())}
         return pa.RecordBatch.from_arrays(list(out.values()), names=list(out))
@@ -105,16 +105,16 @@ def read_file(
 ) -> Iterator[pa.RecordBatch]:
     """Batches of a Parquet or Arrow file (or a directory of Parquet files, in the order of their names).
 
-    `skip` leaves out the first rows; files, row groups and batches that lie wholly among them are not read. `note` is
-    called behind each row group or batch that was read.
+    `skip`: the number of rows to skip; files, row groups and batches that are skipped completely are not read. `note`
+    is called after each row group or batch that was read.
     """
     wanted = None if columns is None else set(columns)
     for file in input_files(Path(path)):
         try:
-            there = _row_counts(file) if skip else []
+            counts = _row_counts(file) if skip else []
             first = 0  # row group or batch
-            while first < len(there) and there[first] <= skip:
-                skip -= there[first]
+            while first < len(counts) and counts[first] <= skip:
+                skip -= counts[first]
                 first += 1
             read = _read_parquet if file.suffix == ".parquet" else _read_arrow
             for number, batch in read(file, wanted, first):
@@ -128,20 +128,20 @@ def read_file(
 
 
 def read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same, a few of them read while others are in use: a row group takes longer than a source may pause.
+    """The same batches, read ahead in a thread: reading a row group takes longer than a source may pause.
 
-    Reading begins at once, before the first is asked for.
+    Reading starts at once, before the first batch is requested.
     """
     reading = ThreadPoolExecutor(1, "riprap-reading")
-    return _taken(reading, batches, deque(reading.submit(next, batches, None) for _ in range(_AHEAD)))
+    return _prefetched(reading, batches, deque(reading.submit(next, batches, None) for _ in range(_AHEAD)))
 
 
-def _taken(
-    reading: ThreadPoolExecutor, batches: Iterator[pa.RecordBatch], coming: "deque[Future[pa.RecordBatch | None]]"
+def _prefetched(
+    reading: ThreadPoolExecutor, batches: Iterator[pa.RecordBatch], pending: "deque[Future[pa.RecordBatch | None]]"
 ) -> Iterator[pa.RecordBatch]:
     try:
-        while (batch := coming.popleft().result()) is not None:
-            coming.append(reading.submit(next, batches, None))
+        while (batch := pending.popleft().result()) is not None:
+            pending.append(reading.submit(next, batches, None))
             yield batch
     finally:
         reading.shutdown(cancel_futures=True)  # no thread outlives its reader
@@ -159,7 +159,7 @@ def file_schema(path: str | os.PathLike[str]) -> pa.Schema:
 
 
 def count_rows(path: str | os.PathLike[str]) -> int:
-    """Rows in a file or directory, from what its files say of themselves."""
+    """Rows in a file or directory, from the files' metadata."""
     total = 0
     for file in input_files(Path(path)):
         try:
@@ -178,11 +178,11 @@ def input_files(path: Path) -> list[Path]:
         raise DataError(f"input {path} does not exist; make one with `riprap data market --out {path}`")
     if not path.is_dir() and not path.is_file():
         raise DataError(
-            f"input {path} is a pipe or a device, and cannot be read again after a crash; write it to a .parquet or "
-            ".arrow file first, or to a persistent stream, and give that"
+            f"input {path} is a pipe or a device, which cannot be read again after a crash; write it to a .parquet or "
+            ".arrow file, or to a persistent stream, and give that"
         )
     if path.is_dir() and (path / "stream.json").exists():
-        raise DataError(f"input {path} is a persistent stream; take its rows with `riprap stream export {path} FILE`")
+        raise DataError(f"input {path} is a persistent stream; export it with `riprap stream export {path} FILE`")
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files:
         raise DataError(f"directory {path} has no .parquet files")
@@ -192,7 +192,7 @@ def input_files(path: Path) -> list[Path]:
 
 
 def _row_counts(file: Path) -> list[int]:
-    """Rows of each row group or batch, from what the file says of itself."""
+    """Rows of each row group or batch, from the file's metadata."""
     if file.suffix == ".parquet":
         metadata = pq.read_metadata(file)
         return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
@@ -202,7 +202,7 @@ def _row_counts(file: Path) -> list[int]:
 
 
 def _read_parquet(file: Path, columns: set[str] | None, first: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    # Row group by row group with all threads off: the caller's process has one core of its own.
+    # Row group by row group, single-threaded: the caller's process has one core.
     with pq.ParquetFile(file) as parquet:
         names = None if columns is None else [name for name in parquet.schema_arrow.names if name in columns]
         for group in range(first, parquet.num_row_groups):
@@ -225,22 +225,22 @@ def _check_type(schema: pa.Schema, source: Source, name: str) -> None:
     _only_one(schema, source, name)
     type_, expected = schema.field(name).type, source.schema.field(name).type
     try:
-        found = logical_type(type_)
+        logical = logical_type(type_)
     except GraphError as error:
         raise DataError(f"the input of source {source.name}: column {name}: {error}") from error
-    if found != expected:
+    if logical != expected:
         raise DataError(f"the input of source {source.name}: column {name} is {type_}, expected {expected}")
 
 
 def _nothing(type_: pa.DataType) -> pa.Array:
-    """No row of a type; of one that no time or number can be, no row of nothing."""
-    known_ = pa.types.is_timestamp(type_) or pa.types.is_integer(type_) or pa.types.is_floating(type_)
-    return pa.nulls(0, type_ if known_ or pa.types.is_string(type_) else pa.null())
+    """An empty array of a type; of the null type if it can be neither a time, a number nor text."""
+    numeric = pa.types.is_timestamp(type_) or pa.types.is_integer(type_) or pa.types.is_floating(type_)
+    return pa.nulls(0, type_ if numeric or pa.types.is_string(type_) else pa.null())
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch whose encodings everybody behind it knows: few of Arrow's functions take views, runs, and dictionaries of
-    anything but text. What cannot be decoded stays, for whoever wants the column to say so."""
+    """The batch with unusual encodings decoded: few of Arrow's functions support views, runs, and dictionaries of
+    anything but text. A column that cannot be decoded stays; reading it raises the error."""
     for at, field in enumerate(batch.schema):
         if not _known_encoding(field.type):
             try:
@@ -268,15 +268,15 @@ def _decoded(column: pa.Array) -> pa.Array:
 
 
 def _checked(batch: pa.RecordBatch, source: Source, name: str) -> pa.Array:
-    """A column as operators take it. Text and bytes are checked or copied here where they are not as they should be:
-    nobody behind a source looks at them again."""
+    """A column in the type that operators expect. Text and bytes are validated here: nothing downstream checks them
+    again."""
     _check_type(batch.schema, source, name)
     column, expected = batch.column(name), source.schema.field(name)
     if column.null_count and not expected.nullable:
         raise DataError(
             f"the input of source {source.name}: column {name} has nulls and is declared not null; declare it nullable"
         )
-    if not _known_encoding(column.type):  # of rows that come from elsewhere than from a file
+    if not _known_encoding(column.type):  # of rows that did not come from a file
         column = _decoded(column)
     if expected.type != pa.string():
         return column if column.type == expected.type else _cast(column, expected.type, source, name)
@@ -302,7 +302,7 @@ def _column(batch: pa.RecordBatch, source: Source, name: str) -> pa.Array:
 
 
 def times_of_input(batch: pa.RecordBatch, source: Source) -> pa.Array:
-    """What becomes `_ts`."""
+    """The column that becomes `_ts`."""
     name = TS if TS in batch.schema.names else source.time
     if name is None or name not in batch.schema.names:
         raise DataError(
@@ -338,7 +338,7 @@ def _cast(column: pa.Array, type_: pa.DataType, source: Source, name: str) -> pa
         return column.cast(type_)
     except pa.ArrowException as error:
         raise DataError(
-            f"the input of source {source.name}: column {name} cannot be taken as {type_}: {str(error).splitlines()[0]}"
+            f"the input of source {source.name}: column {name} cannot be cast to {type_}: {str(error).splitlines()[0]}"
         ) from error
 
 

@@ -1,9 +1,8 @@
 """Arrival jitter: the non-determinism of a distributed run, made repeatable.
 
-Where an operator merges its ports, a tuple arrives later than its order key says by a delay between nothing and the
-bound: its stream stalls now and then. When a tuple arrives is a pure function of (seed, stream, key); it does not
-depend on which other tuples there are, so that a run in which some are missing is otherwise delayed as the run with
-all of them. Within a stream order is kept: nothing arrives before what was sent before it."""
+At a merge, a tuple arrives later than its order key by a delay between 0 and the bound: its stream stalls from time to
+time. The arrival is a pure function of (seed, stream, key). It does not depend on the other tuples, so a run that lacks
+some tuples delays the rest exactly as the complete run does. Each stream stays in FIFO order."""
 
 from dataclasses import dataclass
 
@@ -20,7 +19,7 @@ _CELLS = 16  # moments within the bound at which a stream may stall
 
 @dataclass(frozen=True)
 class Jitter:
-    """Delays are between 0 and the bound. Exactly one bound is given."""
+    """Delays are between 0 and the bound. Exactly one bound is set."""
 
     seed: int
     tuples: int | None = None  # bound in tuples of the source; all ports must come from one source
@@ -33,7 +32,7 @@ class Jitter:
             raise UsageError("the bound of a jitter cannot be negative")
 
     def arrivals(self, stream: str, keys: Keys) -> np.ndarray:
-        """When each tuple arrives, in tuples or microseconds; never falls where keys do not."""
+        """The arrival of each tuple, in tuples or microseconds; ascending if the keys are."""
         bound = int(self.tuples if self.tuples is not None else self.time or 0)
         due = keys.seq if self.tuples is not None else keys.ts
         out = np.empty(len(due), np.int64)

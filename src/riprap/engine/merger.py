@@ -1,13 +1,13 @@
 """The order-key merge in front of an operator with several input ports.
 
-Each port is a queue of rows and punctuations. A row may pass once nothing that belongs before it can still come on
-another port: that is what progress tells. So the order in which rows pass depends on their keys (and on the jitter)
-alone, not on batches.
+Each port is a queue of rows and punctuations. A row may pass when the watermarks show that no earlier row can arrive on
+another port. So the order in which rows pass depends only on their keys (and on the jitter), not on batches.
 
-Rows are merged by rows of numbers, their *order*: the order key; only `_seq` where that says the same; with a jitter,
-the arrival first. A punctuation has the order of the row before it, by its key or in the queue, and passes right after
-it. What comes late (`Late`) has the order of its `at`, or of what is before it in the queue, and passes behind all rows
-of that order; so does a punctuation before a tuple, whose key is behind all that share the trigger before it.
+Rows are compared by a vector of numbers, their *order*: the order key; only `_seq` if that is equivalent; with a
+jitter, preceded by the arrival. A punctuation has the order of the row before it, by its key or in the queue, and
+passes right after that row. A late item (`Late`) has the order of its `at`, or of the item before it in the queue, and
+passes after all rows of that order. So does a punctuation before a tuple: its key sorts after all rows of the previous
+trigger.
 """
 
 from bisect import bisect_left, bisect_right
@@ -34,7 +34,7 @@ _LAST = np.iinfo(np.int64).max
 
 
 class MergedRows(NamedTuple):
-    """Rows of all ports, as `Operator.process_merged` takes them; or as column views, where those were put in."""
+    """Rows of all ports, for `Operator.process_merged`; column views if those were put in."""
 
     batches: list[Any]
     ports: np.ndarray
@@ -48,14 +48,14 @@ class PortPunctuation(NamedTuple):
 
 
 class Behind(NamedTuple):
-    """Something of one port that comes late."""
+    """A late item of one port."""
 
     port: int
     late: Late
 
 
 class _Segment(NamedTuple):
-    """Rows that wait on one port; `order` has one row of numbers each, ascending."""
+    """Rows that wait on one port; `order` has one ascending vector per row."""
 
     batch: Any  # a record batch or column views; in a snapshot, a record batch
     order: np.ndarray
@@ -69,13 +69,13 @@ class _Cut(NamedTuple):
 
     @property
     def behind(self) -> OrderKey:
-        """The key of one that is behind all of its trigger, though its order may be that of one port's row alone."""
+        """The key, if it sorts after all rows of its trigger (its order may be that of a single port's row)."""
         key = self.punctuation.key
         return key if is_behind_trigger(key) else START_KEY
 
 
 class _Late(NamedTuple):
-    """What waits on one port and comes late."""
+    """A late item that waits on one port."""
 
     late: Late
     order: Order
@@ -86,7 +86,7 @@ _Item = _Segment | _Cut | _Late
 
 @dataclass(frozen=True)
 class MergerState:
-    """What waits in a merger, for a snapshot of the engine."""
+    """The contents of a merger, for a snapshot of the engine."""
 
     queues: tuple[tuple[_Item, ...], ...]
     watermark: tuple[OrderKey, ...]
@@ -94,22 +94,22 @@ class MergerState:
     last_order: tuple[Order, ...]
 
     def batches(self) -> list[tuple[int, pa.RecordBatch]]:
-        """Rows that wait, with their ports."""
+        """The waiting rows, with their ports."""
         return [(port, item.batch) for port, q in enumerate(self.queues) for item in q if isinstance(item, _Segment)]
 
     def marks(self) -> list[tuple[int, Punctuation]]:
-        """Punctuations that wait, with their ports."""
+        """The waiting punctuations, with their ports."""
         return [(port, item.punctuation) for port, q in enumerate(self.queues) for item in q if isinstance(item, _Cut)]
 
     def emptied(self, port: int, watermark: OrderKey) -> "MergerState":
-        """Without what waits on a port, as it will come again; nothing above `watermark` is known of the port then."""
+        """Without the items of a port, which will be sent again; its watermark is at most `watermark` then."""
         queues, known, latest, last = list(self.queues), list(self.watermark), list(self.latest), list(self.last_order)
         queues[port], latest[port], last[port] = (), _FIRST, (_FIRST,) * len(self.last_order[port])
         known[port] = min(known[port], watermark)
         return MergerState(tuple(queues), tuple(known), tuple(latest), tuple(last))
 
     def widened(self, ports: int) -> "MergerState":
-        """With further ports, of which nothing is known."""
+        """With further ports, which are empty and have no watermark."""
         more, width = ports - len(self.queues), len(self.last_order[0])
         return MergerState(
             (*self.queues, *((),) * more),
@@ -126,7 +126,7 @@ class MergerState:
         latest: Iterable[int],
         last_order: Iterable[Order],
     ) -> "MergerState":
-        """From plain data, such as a checkpoint has: each port's rows or punctuations, with their order."""
+        """From the plain data of a checkpoint: each port's rows or punctuations, with their order."""
 
         def item(event: pa.RecordBatch | Punctuation | Late, order: np.ndarray | Order) -> _Item:
             if isinstance(event, Late):
@@ -138,11 +138,11 @@ class MergerState:
 
 
 class Merger:
-    """Queues of one operator's ports. `streams` name them for the jitter.
+    """The queues of one operator's ports. `streams`: their names, for the jitter.
 
-    `shards`: the ports are shards of one stream, and a punctuation comes on any number of them. It has its place by its
-    key, if all shards pass it under the same one (`same_marks`); else each gives it the key of a row of its own, and it
-    belongs behind all rows that share its trigger, wherever they are.
+    `shards`: the ports are shards of one stream, and a punctuation arrives on one or more of them. If all shards use
+    the same key for it (`same_marks`), it is ordered by that key; otherwise each shard uses the key of one of its rows,
+    and the punctuation is ordered after all rows of its trigger, on any shard.
     """
 
     def __init__(
@@ -156,13 +156,14 @@ class Merger:
         same_marks: bool = False,
     ) -> None:
         self._shapes, self._streams, self._jitter, self._shards = shapes, streams, jitter, shards
-        self._behind = shards and not same_marks  # all rows with its trigger a punctuation has its place
+        self._behind = shards and not same_marks  # punctuations are ordered after all rows of their trigger
         one_source = len({shape.src for shape in shapes}) == 1 and shapes[0].src is not None and shapes[0].src >= 0
-        # A punctuation may come under a key of another rank than the tuples': its `_seq` says nothing of its place.
+        # A punctuation's key may have another source rank than the tuples' keys: its `_seq` does not order it.
         self._by_seq = one_source and not any(shape.n or not marked_alike(shape) for shape in shapes)
         if jitter is not None and jitter.tuples is not None and not one_source:
             raise UsageError(
-                f"a jitter in tuples needs streams of one source, and {', '.join(streams)} are not; use time= instead"
+                f"a jitter in tuples needs streams of one source, and {', '.join(streams)} have several; use time= "
+                "instead"
             )
         self._width = (1 if self._by_seq else 4) + (jitter is not None)
         self._nothing = [pa.RecordBatch.from_pylist([], schema=schema) for schema in schemas]
@@ -184,8 +185,8 @@ class Merger:
         self._watermark = list(state.watermark)
         self._latest = list(state.latest)  # with a jitter: greatest arrival so far on each port
         self._last_order = list(state.last_order)  # of the latest row on each port
-        self._waited = [True] * len(self._shapes)
-        self._passed = START_KEY  # nothing at or below it waits
+        self._waited = [True] * len(self._shapes)  # whether the merge waits for each port
+        self._passed = START_KEY  # no item at or below this key waits
 
     # In ---------------------------------------------------------------------------------------------------------------
 
@@ -196,9 +197,9 @@ class Merger:
             self._last_order[port] = max(self._last_order[port], place)
             self._queues[port].append(_Late(event, self._last_order[port]))
         elif isinstance(event, Punctuation):
-            # The tuple before it may have been dropped on the way, or numbered anew: its place is the later of the two.
-            own = self._order(port, _keys_of_one(behind_trigger(event.key) if self._behind else event.key))
-            self._last_order[port] = max(self._last_order[port], tuple(own[0].tolist()))
+            # The tuple before it may have been dropped or renumbered upstream: the later of the two orders counts.
+            order = self._order(port, _keys_of_one(behind_trigger(event.key) if self._behind else event.key))
+            self._last_order[port] = max(self._last_order[port], tuple(order[0].tolist()))
             self._queues[port].append(_Cut(event, self._last_order[port]))
         elif size := _size(event):
             keys = keys_of(event, self._shapes[port])
@@ -208,11 +209,11 @@ class Merger:
             self.advance(port, told_by_row(keys.at(size - 1)))
 
     def advance(self, port: int, key: OrderKey) -> None:
-        """Nothing at or below `key` will be put on this port any more."""
+        """Announce that nothing at or below `key` will be put on this port."""
         self._watermark[port] = max(self._watermark[port], key)
 
     def wait_for(self, port: int, waited: bool) -> None:
-        """Whether rows of other ports wait for this one. Of a port that is not waited for, rows come when they come."""
+        """Set whether rows of other ports wait for this one. Rows of an unawaited port pass when they arrive."""
         self._waited[port] = waited
 
     def known(self, port: int) -> OrderKey:
@@ -220,16 +221,16 @@ class Merger:
         return self._watermark[port]
 
     def spans(self) -> list[tuple[int, int]]:
-        """First and last `_ts` of everything that waits, item by item."""
-        found = []
+        """First and last `_ts` of every waiting item."""
+        spans = []
         for port, queue in enumerate(self._queues):
             for item in queue:
                 if isinstance(item, _Segment):
                     times = keys_of(item.batch, self._shapes[port]).ts
-                    found.append((int(times[0]), int(times[-1])))
+                    spans.append((int(times[0]), int(times[-1])))
                 else:
-                    found.append((_place(item).ts,) * 2)
-        return found
+                    spans.append((_place(item).ts,) * 2)
+        return spans
 
     def waits_for(self, port: int) -> bool:
         return self._waited[port]
@@ -238,16 +239,16 @@ class Merger:
         return self._watermark[port] == END_KEY
 
     def _reached(self) -> OrderKey:
-        """Nothing at or below this key will be put on a port that is waited for."""
+        """Nothing at or below this key will be put on an awaited port."""
         least = min(self._watermark)
         if all(self._waited) or least == END_KEY:
             return least
         key = min((k for k, waited in zip(self._watermark, self._waited, strict=True) if waited), default=START_KEY)
-        # Where all others have ended, a port that is not waited for now is not at its end.
+        # If all awaited ports have ended, the others have not.
         return self._greatest() if key == END_KEY else key
 
     def _greatest(self) -> OrderKey:
-        """The greatest key of what waits or has passed."""
+        """The greatest key of all items that wait or have passed."""
         keys = [self._last(port, item) for port, queue in enumerate(self._queues) for item in queue]
         return max([self._passed, *keys])
 
@@ -267,7 +268,7 @@ class Merger:
             in_order = np.empty(count, np.int64)
             self._latest[port] = int(running_maximum(arrivals, self._latest[port], in_order))
             order = np.stack([in_order, *parts], axis=1)
-            # Behind a jitter upstream keys may fall; what arrived together stays in the order it came in.
+            # Downstream of another jitter keys may decrease; rows that arrived together stay in arrival order.
             running_greatest(order, np.array(self._last_order[port]))
             return order
         return parts[0].reshape(-1, 1) if len(parts) == 1 else np.stack(parts, axis=1)
@@ -275,7 +276,7 @@ class Merger:
     # Out --------------------------------------------------------------------------------------------------------------
 
     def release(self, *, everything: bool = False) -> Iterator[MergedRows | PortPunctuation | Behind]:
-        """Everything that may pass now, in order; or everything, because nothing more will come on any port."""
+        """All items that may pass now, in order; `everything`: all items, because no port will receive more."""
         if not all(self._waited):
             self._passed = max(self._passed, self._reached())
         limit = (_LAST,) * self._width if everything else self._limit()
@@ -287,7 +288,7 @@ class Merger:
                 for port, item in enumerate(heads)
                 if item is not None and item.order < limit and not (isinstance(item, _Late) and item.late.at > reached)
             ]
-            # Rows up to the first punctuation that may pass, lower ports first among equals; then the punctuation.
+            # Rows up to the first punctuation that may pass (ties: lower ports first); then the punctuation.
             first = min(cuts) if cuts else None
             rows = self._take(first, limit)
             if rows is not None:
@@ -299,16 +300,16 @@ class Merger:
             yield PortPunctuation(first[2], item.punctuation) if isinstance(item, _Cut) else Behind(first[2], item.late)
 
     def _limit(self) -> Order:
-        """Rows whose order is below this may pass: nothing that will be put on any port is before them."""
+        """Rows whose order is below this may pass: nothing that is still to come sorts before them."""
         key = self._reached()
         if self._jitter is not None:
-            # What is still to come has a greater `_seq` (or a `_ts` as great), and arrives no earlier than that.
+            # Rows still to come have a greater `_seq` (or at least this `_ts`), and arrive no earlier than that.
             return (key.seq + 1,) if self._jitter.tuples is not None else (key.ts,)
         return (self._seq_after(key),) if self._by_seq else (*key[:3], key.n + 1)
 
     def _seq_after(self, key: OrderKey) -> int:
-        """The least `_seq` that is not known to be at or below `key`, which may be the progress of another source, or
-        that of a source which knows nothing but the time of what it will bring.
+        """The least `_seq` that is not known to be at or below `key`. `key` may be the watermark of another source, or
+        of a source that knows only the time of its next row.
         """
         if (key.src == self._shapes[0].src and key.seq < END_KEY.seq) or key in (START_KEY, END_KEY):
             return key.seq + 1
@@ -363,7 +364,7 @@ class Merger:
 
     @property
     def watermark(self) -> OrderKey:
-        """Nothing at or below this key will pass any more, but from ports that were not waited for."""
+        """Nothing at or below this key will pass, except from ports that were not awaited."""
         key = self._reached()
         if self._jitter is not None:
             for port, queue in enumerate(self._queues):
@@ -372,8 +373,8 @@ class Merger:
         return min(key, self._behind_marks()) if self._shards else key
 
     def _behind_marks(self) -> OrderKey:
-        """Nothing at or below this key waits behind a punctuation. Rows of its trigger may follow it, where that came
-        on two ways: they wait with it, though it is known that nothing comes before them."""
+        """Nothing at or below this key waits behind a punctuation. Rows of its trigger may follow it if the trigger
+        arrived on two channels: they wait with it, although nothing can precede them."""
         least = END_KEY
         for port, queue in enumerate(self._queues):
             cut = next((at for at, item in enumerate(queue) if isinstance(item, _Cut)), len(queue))
@@ -383,7 +384,7 @@ class Merger:
         return least
 
     def _least(self, port: int, item: _Item) -> OrderKey:
-        """The least key of what waits: behind a jitter upstream they need not ascend."""
+        """The least key of an item: downstream of another jitter, keys need not ascend."""
         if not isinstance(item, _Segment):
             return _place(item)
         keys = keys_of(item.batch, self._shapes[port])
@@ -395,7 +396,7 @@ def _place(item: _Cut | _Late) -> OrderKey:
 
 
 def _below(order: np.ndarray, limit: Order, *, inclusive: bool = False) -> int:
-    """How many of the ascending rows are below `limit` (or equal to it)."""
+    """The number of ascending rows below `limit` (`inclusive`: or equal to it)."""
     if len(limit) == 1:
         return int(np.searchsorted(order[:, 0], limit[0], side="right" if inclusive else "left"))
     find = bisect_right if inclusive else bisect_left
@@ -417,11 +418,11 @@ def _saved(item: _Item) -> _Item:
 
 
 def _joined(batches: list[Any]) -> Any:
-    """Rows of one stream, one batch after another; text may be encoded differently in each."""
+    """Concatenated batches of one stream; each may encode text differently."""
     if len(batches) == 1:
         return batches[0]
     viewed = next((batch for batch in batches if isinstance(batch, Views)), None)
-    if viewed is not None:  # what was restored may stand before it
+    if viewed is not None:  # restored record batches may precede it
         return views.concatenated([b if isinstance(b, Views) else Views.of(b).select(viewed.names) for b in batches])
     names = batches[0].schema.names
     return batch_of({name: concatenated([batch.column(name) for batch in batches]) for name in names})

@@ -1,4 +1,4 @@
-"""What each operator of an engine did: tuples in and out, and the time that it took."""
+"""Statistics of each operator of an engine: tuples in and out, and time."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ from riprap.graph.specs import OperatorSpec
 
 @dataclass
 class OperatorStatistics:
-    """What one operator did. Seconds are of the wall clock, in this operator alone."""
+    """Statistics of one operator. Seconds are wall-clock time in this operator only."""
 
     tuples_in: list[int]  # per input port
     tuples_out: list[int]  # per output port
-    triggered: list[int]  # outputs that tuples of each input port caused; counted only while somebody watches
+    triggered: list[int]  # outputs that tuples of each input port caused; counted only in an engine with `watch`
     seconds: float = 0.0
 
     @property
@@ -22,5 +22,5 @@ class OperatorStatistics:
 
 
 def no_statistics(spec: OperatorSpec) -> OperatorStatistics:
-    inputs = max(1, spec.inputs)  # a source counts what it is given
+    inputs = max(1, spec.inputs)  # a source counts its input
     return OperatorStatistics([0] * inputs, [0] * spec.outputs, [0] * inputs)

@@ -1,8 +1,8 @@
-"""A piece that runs: its text, written from one step per operator, and the call that takes rows through it.
+"""A running piece: its source text, composed of one step per operator, and the calls that run rows through it.
 
-Between calls all state is in the operators, so a piece is at a consistent cut whenever an operator on its own would be.
-A row runs whole or not at all: the loop stops before a row for which a table of groups has no room, room is made, and
-it goes on. An error stops it at its row; the rows before have been taken, and their outputs are counted.
+Between calls all state is in the operators, so a piece is at a consistent cut whenever a single operator would be. A
+row is processed completely or not at all: the loop stops before a row for which a table of groups has no room, the
+table grows, and the loop continues. An error stops it at its row; earlier rows are processed, and their output counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,10 @@ from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import DataError
 from riprap.engine.compiling import COMPILER
 from riprap.engine.pieces import delay_of
+from riprap.expressions.code_writer import Block, CannotCompile, Value
 from riprap.expressions.kinds import HELD_BY_ARROW, kind_of
 from riprap.expressions.lookup_tables import Dictionary
 from riprap.expressions.vectors import aligned
-from riprap.expressions.written import Block, Unwritten, Value
 from riprap.graph.graph import Graph
 from riprap.graph.mark_keys import just_before_it
 from riprap.graph.order_keys import END_KEY, START_KEY, OrderKey
@@ -30,24 +30,24 @@ from riprap.operators.function import Buffers, Function
 from riprap.operators.kernels.merging import source_rows
 from riprap.operators.step_gate import TWICE, Gate, gate_step, wrongable
 from riprap.operators.step_gather import Gathering, gather_step
-from riprap.operators.step_state import Given, counted, operator_name
+from riprap.operators.step_state import StepRow, counted, operator_name
 from riprap.operators.steps import ring_size, write_step
 from riprap.operators.views import ColumnView, Views, column_of, dtype_of
 from riprap.operators.windowed import WindowedOperator
 
-_TIDY = 4096  # rows after which operators are looked at, whether they hold more than they need
+_TIDY = 4096  # rows after which operators may release memory
 
 
 class HasNoText(Exception):
-    """An operator for which there is no text after all, and why."""
+    """An operator for which no source text can be generated, and why."""
 
-    def __init__(self, operator: str, reason: Unwritten) -> None:
-        super().__init__(f"it cannot be written: {reason}")
+    def __init__(self, operator: str, reason: CannotCompile) -> None:
+        super().__init__(f"it cannot be compiled: {reason}")
         self.operator = operator
 
 
 class PieceOutput(NamedTuple):
-    """What leaves a piece: a batch or punctuation of an operator's output port (of a sink: what it was given)."""
+    """A batch or punctuation that leaves a piece, on an operator's output port (of a sink: its input)."""
 
     operator: str
     port: int
@@ -55,17 +55,17 @@ class PieceOutput(NamedTuple):
 
 
 class _Leaving(NamedTuple):
-    """A column of a tap: what the loop wrote, or a column of the entry at the rows that it listed."""
+    """A column of a tap: written by the loop, or a column of the entry at the rows that the loop listed."""
 
     type: pa.DataType
-    place: int  # of the column of the entry; -1: the loop writes it
+    place: int  # index of the entry's column; -1: the loop writes it
     dictionary: str | None
     nullable: bool
 
 
 @dataclass
 class _Tap:
-    """A stream that somebody outside the piece reads: its rows are appended to arrays."""
+    """A stream that is read outside the piece: its rows are appended to arrays."""
 
     operator: str
     port: int
@@ -73,9 +73,9 @@ class _Tap:
     columns: dict[str, _Leaving]
     buffers: Buffers
 
-    def taken(self, count: int, views: Any, dictionaries: Mapping[str, Dictionary]) -> Views:
-        """What the last call gave."""
-        whole = count == views.rows and self.buffers.most == 1  # every row gave one
+    def rows(self, count: int, views: Any, dictionaries: Mapping[str, Dictionary]) -> Views:
+        """The `count` rows of the last call."""
+        whole = count == views.rows and self.buffers.most == 1  # every input row emitted one
         arrays, columns = self.buffers.arrays, []
         for name, (type_, place, dictionary, nullable) in self.columns.items():
             if place < 0:
@@ -89,11 +89,11 @@ class _Tap:
         return Views(tuple(self.columns), tuple(columns), count)
 
 
-_ROWS = " rows"  # no column is called that
+_ROWS = " rows"  # not a valid column name
 
 
 class Merged(NamedTuple):
-    """Rows of several ports: `ports[k]` has the k-th row, as row `within[k]` of its part."""
+    """Rows of several ports: the k-th row is row `within[k]` of port `ports[k]`."""
 
     parts: tuple[Views, ...]
     ports: np.ndarray
@@ -102,11 +102,11 @@ class Merged(NamedTuple):
 
 
 class _Port:
-    """What comes to one port of the entry, and how the columns that the piece reads are found in it."""
+    """One port of the entry: picks the columns that the piece reads from incoming batches."""
 
     def __init__(self, entry: str, carried: pa.Schema) -> None:
         self._entry, self._names = entry, tuple(carried.names)
-        self._schema, self._picked = pa.schema([]), list[int]()  # of the last record batch: where the columns are
+        self._schema, self._picked = pa.schema([]), list[int]()  # of the last record batch; its column indices
         self._never_null = tuple(place for place, field in enumerate(carried) if not field.nullable)
         self.nothing = pa.RecordBatch.from_pylist([], schema=carried)
         self._last = Views.of(self.nothing)
@@ -114,7 +114,7 @@ class _Port:
     def viewed(self, event: pa.RecordBatch | Views) -> Views:
         if isinstance(event, Views):
             views = event if event.names == self._names else event.select(self._names)
-        elif not event.num_rows:  # with the dictionaries of the last ones
+        elif not event.num_rows:  # with the last dictionaries
             return self._last.slice(0, 0)
         else:
             if not event.schema.equals(self._schema):
@@ -125,7 +125,7 @@ class _Port:
         for place in self._never_null:
             if views.columns[place].valid is not None:
                 raise DataError(
-                    f"column {self._names[place]} of what {self._entry} is given has nulls and is declared not null; "
+                    f"column {self._names[place]} in the input of {self._entry} has nulls and is declared not null; "
                     "declare it nullable"
                 )
         self._last = views
@@ -133,7 +133,7 @@ class _Port:
 
 
 class RunningPiece:
-    """Operators that run as one loop. They are the engine's own, which it saves, restores and asks for digests."""
+    """Operators that run as one loop. The engine owns them: it snapshots, restores and digests them."""
 
     def __init__(
         self,
@@ -147,10 +147,10 @@ class RunningPiece:
         gated: Mapping[tuple[str, int], pa.Schema] | None = None,
         past_of: str = "",
     ) -> None:
-        """`carried`: what comes to each port of the entry looks like. `gated`: there is a gate before each of these
-        ports, to which rows like that come. `past_of`: an operator that comes back, which this piece brings the rows
-        that it had before, and no others; nothing hangs on it here. The operators are those of another piece, which
-        goes on behind them (`past`).
+        """`carried`: the schema of each port of the entry. `gated`: the ports that have a gate, with their schemas.
+        `past_of`: a recovering operator, to which this piece brings only the rows that it had processed before; it has
+        no consumers here. The operators belong to another piece, which continues after those rows (its `past` is this
+        piece).
         """
         self.past: RunningPiece | None = None
         self._past_of = past_of
@@ -160,24 +160,24 @@ class RunningPiece:
         self._function = function = Function()
         self._taps: list[_Tap] = []
         self._gatherings: list[Gathering] = []
-        self.inputs: dict[str, list[str]] = {}  # the counter of each port's rows
+        self.inputs: dict[str, list[str]] = {}  # the row counter of each port
         self.outputs: dict[str, list[str]] = {}
         function.finish.add("n_entry += done - start")
         function.counter("n_entry")
         self._ports = [_Port(names[0], schema) for schema in carried]
-        self.seconds = 0.0  # with what it takes to hand batches in and out
-        self.seconds_inside = 0.0  # in the loop alone
+        self.seconds = 0.0  # including passing batches in and out
+        self.seconds_inside = 0.0  # only in the loop
         self.batches = 0
-        self._later: dict[str, int] = {}  # by how much what reaches an operator is later than what came to the entry
+        self._delay: dict[str, int] = {}  # event time added between the entry and an operator's input
         for name in names:
-            came = graph.inputs(name)[0].source if name != names[0] else None
-            self._later[name] = 0 if came is None else self._later[came] + delay_of(graph, came)
+            producer = graph.inputs(name)[0].source if name != names[0] else None
+            self._delay[name] = 0 if producer is None else self._delay[producer] + delay_of(graph, producer)
         self.onward = [
             s for name in names for s in graph.outputs(name) if s.target in operators and s.target not in names
         ]
-        most = 2**TWICE if self.gates else 1  # rows that one of the entry can become
+        most = 2**TWICE if self.gates else 1  # rows that one row of the entry can become
         entries = self._merged_entry(carried, most) if len(carried) > 1 else [self._entry(carried[0], most)]
-        made: dict[tuple[str, int], Given] = {}
+        made: dict[tuple[str, int], StepRow] = {}
         for name in names:
             operator = self._operators[name]
             if isinstance(operator, WindowedOperator):
@@ -192,13 +192,13 @@ class RunningPiece:
             home = given[0].block
             for other in given[1:]:
                 home = _common(home, other.block)
-            outputs: list[Given] | Gathering
+            outputs: list[StepRow] | Gathering
             try:
                 if name == past_of:
                     outputs = gather_step(function, cast(AggregateOperator, operator), given[0], past=True)
                 else:
                     outputs = write_step(function, operator, given, home)
-            except Unwritten as reason:
+            except CannotCompile as reason:
                 raise HasNoText(name, reason) from None
             self.inputs[name] = [g.counter for g in given]
             if isinstance(outputs, Gathering):
@@ -213,7 +213,7 @@ class RunningPiece:
         self._failed = np.zeros(1)
         self._arguments = list(function.arguments.values())
         self._counted = function.numbers.tolist()
-        self._untidied = 0  # rows since the operators were tidied up
+        self._untidied = 0  # rows since the last `tidy`
         self._windowed = [o for o in self._operators.values() if isinstance(o, WindowedOperator)]
         self._places = [
             (operator, function.counters[counter])
@@ -221,14 +221,14 @@ class RunningPiece:
             for counter in self.inputs[name]
         ]
 
-    def _entry(self, carried: pa.Schema, most: int) -> Given:
+    def _entry(self, carried: pa.Schema, most: int) -> StepRow:
         columns = {field.name: self._entered(place, field) for place, field in enumerate(carried)}
         entered = {value.text: (place, value.valid) for place, value in enumerate(columns.values())}
         self._function.entered = entered
-        return Given(self._function.row, columns, "n_entry", most)
+        return StepRow(self._function.row, columns, "n_entry", most)
 
-    def _merged_entry(self, carried: Sequence[pa.Schema], most: int) -> list[Given]:
-        """A block for each port: in a row of the merged order, one of them is taken."""
+    def _merged_entry(self, carried: Sequence[pa.Schema], most: int) -> list[StepRow]:
+        """A block for each port; each row of the merged order runs one of them."""
         function = self._function
         function.merged = True
         ports = function.column("ports", "=int8", lambda views: views.ports)
@@ -238,7 +238,7 @@ class RunningPiece:
         for port, schema in enumerate(carried):
             block = function.row.sub(f"if {ports}[u] == {port}:")
             columns = {field.name: self._entered(place, field, port) for place, field in enumerate(schema)}
-            entries.append(Given(block, columns, counted(function, block, f"n_entry{port}"), most))
+            entries.append(StepRow(block, columns, counted(function, block, f"n_entry{port}"), most))
         return entries
 
     def _entered(self, place: int, field: pa.Field, port: int | None = None) -> Value:
@@ -266,7 +266,7 @@ class RunningPiece:
             return Value(field.type, f"float({text})" if dtype != np.float64 else text, valid)
         return Value(field.type, f"np.int64({text})" if dtype != np.int64 else text, valid)
 
-    def _tap(self, operator: Operator, port: int, given: Given) -> None:
+    def _tap(self, operator: Operator, port: int, given: StepRow) -> None:
         function, number = self._function, len(self._taps)
         setting, name = operator.setting, operator.setting.spec.name
         schema, shape = setting.output_schemas[port], setting.output_shapes[port]
@@ -281,7 +281,7 @@ class RunningPiece:
             given.block.add(f"{listed}[{at}] = i")
         for place, (field, entered) in enumerate(zip(fields, places, strict=True)):
             value = given.row[field.name]
-            nullable = field.nullable and value.valid is not None  # text can be less sure than the schema is
+            nullable = field.nullable and value.valid is not None  # the schema can be stricter than the text
             tap.columns[field.name] = _Leaving(field.type, entered, value.dictionary, nullable)
             if entered >= 0:
                 continue
@@ -297,14 +297,14 @@ class RunningPiece:
         function.outputs.append(count)
 
     def prepare(self) -> None:
-        """Compile now, rather than when it has taken so many rows that it is worth it."""
+        """Compile now, not only after enough rows to make it worthwhile."""
         COMPILER.prepare(self.text, self._arguments)
         if self.past is not None:
-            self.past.prepare()  # kept on disk for the day that it is needed
+            self.past.prepare()  # cached on disk for a recovery
 
-    def keep(self) -> bool:
-        """Have it compiled on disk, for other processes; whether it was not there yet."""
-        return COMPILER.keep(self.text, self._arguments)
+    def compile_to_disk(self) -> bool:
+        """Compile to disk for other processes; returns whether it was not there yet."""
+        return COMPILER.compile_to_disk(self.text, self._arguments)
 
     # Running ----------------------------------------------------------------------------------------------------------
 
@@ -318,18 +318,18 @@ class RunningPiece:
         return len(self._ports) > 1
 
     def merge(self, batches: Sequence[pa.RecordBatch | Views], ports: np.ndarray) -> Merged:
-        """Rows of several ports in the order of `ports`, as `push` takes them."""
+        """Rows of several ports in the order of `ports`, for `push`."""
         parts = tuple([port.viewed(batch) for port, batch in zip(self._ports, batches, strict=True)])
         return Merged(parts, ports, source_rows(ports, np.zeros(len(parts), np.int64)), len(ports))
 
     def from_port(self, port: int, batch: pa.RecordBatch) -> Merged:
-        """Rows of one port alone."""
-        nothing = [own.nothing for own in self._ports]
-        batches = [*nothing[:port], batch, *nothing[port + 1 :]]
+        """Rows of one port."""
+        empty = [port_.nothing for port_ in self._ports]
+        batches = [*empty[:port], batch, *empty[port + 1 :]]
         return self.merge(batches, np.full(batch.num_rows, port, np.int8))
 
     def push(self, views: Views | Merged, late: Late | None = None) -> list[PieceOutput]:
-        """Take rows of the entry, as `viewed` or `merge` gives them; those of `late` where they come late."""
+        """Process rows of the entry, from `viewed` or `merge`; `late`: if they are late."""
         emitted: list[PieceOutput] = []
         done = 0
         if self.past is not None and self.past.repeats:
@@ -341,13 +341,13 @@ class RunningPiece:
 
     @property
     def repeats(self) -> bool:
-        """Whether its operator still repeats its past."""
+        """Whether the operator of `past_of` still repeats rows that it had processed before."""
         operator = self._operators[self._past_of]
         return isinstance(operator, WindowedOperator) and operator.repeating
 
     def take(self, views: Views | Merged, done: int, late: Late | None, emitted: list[PieceOutput]) -> int:
-        """Take rows from `done` on to the end, or to that of the past; gives how far it came."""
-        function, begin = self._function, done
+        """Process rows from `done` to the end, or to the end of the repeated past; returns where it stopped."""
+        function, first = self._function, done
         while done < views.rows and (not self._past_of or self.repeats):
             rows = views.rows - done
             for buffers in function.buffers:
@@ -360,13 +360,13 @@ class RunningPiece:
                 after()
             for gathering in self._gatherings:
                 if count := function.value_of(gathering.counter):
-                    emitted += self._given(gathering, gathering.take(count, self._late_at(gathering.name, late)))
+                    emitted += self._emitted(gathering, gathering.take(count, self._late_at(gathering.name, late)))
             self.seconds_inside += self._clock.monotonic() - start
             for tap in self._taps:
                 if count := function.value_of(tap.counter):
-                    made = tap.taken(count, views, function.dictionaries)
-                    given = made if late is None else self.late_behind(tap.operator, late, made)
-                    emitted.append(PieceOutput(tap.operator, tap.port, given))
+                    rows_out = tap.rows(count, views, function.dictionaries)
+                    event = rows_out if late is None else self.late_behind(tap.operator, late, rows_out)
+                    emitted.append(PieceOutput(tap.operator, tap.port, event))
             done = int(function.numbers[0])
             if function.numbers[1]:
                 _, site, whole = function.numbers[:3].tolist()
@@ -374,11 +374,11 @@ class RunningPiece:
             if done < views.rows:
                 for room in function.rooms:
                     room()
-        self._account(done - begin)
+        self._account(done - first)
         return done
 
     def push_late(self, views: Views | Merged, late: Late) -> list[PieceOutput]:
-        """Take rows that come late."""
+        """Process late rows."""
         aggregates = [op for op in self._operators.values() if isinstance(op, AggregateOperator)]
         for operator in aggregates:
             operator.step_late(self._late_at(operator.spec.name, late))
@@ -388,36 +388,36 @@ class RunningPiece:
         return emitted
 
     def late_behind(self, name: str, late: Late, event: Event | Views) -> Late:
-        """What an operator gave because of something that came late: as late, behind the delays on the way."""
-        at = _after(late.at, self._later[name] + delay_of(self._graph, name))
+        """Output that a late event caused in an operator, marked late, with the delays on its path added."""
+        at = _after(late.at, self._delay[name] + delay_of(self._graph, name))
         return late._replace(event=event, at=at)
 
     def _late_at(self, name: str, late: Late | None) -> OrderKey | None:
-        """Where what comes late to the entry is late for an operator."""
-        return None if late is None else _after(late.at, self._later[name])
+        """The `at` of the entry's late event, as an operator sees it."""
+        return None if late is None else _after(late.at, self._delay[name])
 
     def reach(self, name: str, emissions: list[Emission]) -> list[PieceOutput]:
-        """What an operator gave because its input has come so far."""
-        return next(self._given(gathering, emissions) for gathering in self._gatherings if gathering.name == name)
+        """Output that an operator emitted on a watermark."""
+        return next(self._emitted(gathering, emissions) for gathering in self._gatherings if gathering.name == name)
 
     @property
-    def speaking(self) -> list[str]:
-        """Operators that have something to say when their input comes on, rows or none."""
+    def gathering(self) -> list[str]:
+        """Operators that may emit on a watermark, without a row."""
         return [gathering.name for gathering in self._gatherings]
 
     @staticmethod
-    def _given(gathering: Gathering, emissions: list[Emission]) -> list[PieceOutput]:
+    def _emitted(gathering: Gathering, emissions: list[Emission]) -> list[PieceOutput]:
         for emission in emissions:
-            gathering.given += emission.event.num_rows if isinstance(emission.event, pa.RecordBatch) else 0
+            gathering.emitted += emission.event.num_rows if isinstance(emission.event, pa.RecordBatch) else 0
         return [PieceOutput(gathering.name, emission.port, emission.event) for emission in emissions]
 
-    def given(self, name: str) -> list[int]:
-        """Rows that an operator gave so far, by port."""
-        gathered = [gathering.given for gathering in self._gatherings if gathering.name == name]
-        own = gathered or [self._function.value_of(counter) for counter in self.outputs[name]]
+    def rows_out(self, name: str) -> list[int]:
+        """Rows that an operator emitted so far, by port."""
+        gathered = [gathering.emitted for gathering in self._gatherings if gathering.name == name]
+        counts = gathered or [self._function.value_of(counter) for counter in self.outputs[name]]
         if self.past is None or name not in self.past.outputs:
-            return own
-        return [now + before for now, before in zip(own, self.past.given(name), strict=True)]
+            return counts
+        return [now + before for now, before in zip(counts, self.past.rows_out(name), strict=True)]
 
     def _account(self, rows: int) -> None:
         numbers = self._function.numbers.tolist()
@@ -430,15 +430,15 @@ class RunningPiece:
                 windowed.tidy(self._untidied)
             self._untidied = 0
 
-    def taken(self, name: str) -> list[int]:
-        """Rows that an operator was given so far, by port."""
-        own = [self._function.value_of(counter) for counter in self.inputs[name]]
+    def rows_in(self, name: str) -> list[int]:
+        """Rows that an operator processed so far, by port."""
+        counts = [self._function.value_of(counter) for counter in self.inputs[name]]
         if self.past is None or name not in self.past.inputs:
-            return own
-        return [now + before for now, before in zip(own, self.past.taken(name), strict=True)]
+            return counts
+        return [now + before for now, before in zip(counts, self.past.rows_in(name), strict=True)]
 
     def punctuate(self, punctuation: Punctuation, port: int = 0) -> list[PieceOutput]:
-        """Every operator hears a punctuation once per port, and hands on what it makes of it; the entry, on `port`."""
+        """Pass a punctuation through the operators, once per port; the entry receives it on `port`."""
         inbox: dict[str, list[tuple[int, Punctuation]]] = {name: [] for name in self.names}
         inbox[self.names[0]].append((port, punctuation))
         emitted: list[PieceOutput] = []
@@ -450,8 +450,8 @@ class RunningPiece:
                 if (gate := self.gates.get((name, port))) is not None and gate.loses(mark.key):
                     continue
                 if gathering is not None:
-                    spoken = operator.watermark(just_before_it(mark.key))  # time boundaries before it come first
-                    emitted += self._given(gathering, spoken + operator.punctuate(Channel(port), mark))
+                    before = operator.watermark(just_before_it(mark.key))  # earlier time boundaries come first
+                    emitted += self._emitted(gathering, before + operator.punctuate(Channel(port), mark))
                     continue
                 for emission in operator.punctuate(Channel(port), mark):
                     assert isinstance(emission.event, Punctuation)
@@ -474,7 +474,7 @@ def _after(key: OrderKey, delay: int) -> OrderKey:
 
 
 def _common(left: Block, right: Block) -> Block:
-    """The innermost block that holds both."""
+    """The innermost block that contains both."""
     above = []
     block: Block | None = left
     while block is not None:

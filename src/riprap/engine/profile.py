@@ -1,8 +1,8 @@
-"""Profile: what a recorded stream makes of each operator — rates, selectivity, time per tuple, state.
+"""Profiles each operator over a recorded stream: rates, selectivity, time per tuple, state.
 
-Two engines take the stream side by side. One runs operator by operator and is watched: it counts. The other runs as it
-does in earnest, in pieces, and is timed: the loop of a piece per tuple, and what a batch costs at its edges. What a
-loop takes is divided among its operators as their times are when each runs on its own.
+Two engines process the stream side by side. One runs operator by operator and counts. The other runs in pieces, as in
+production, and is timed: the time in a piece's loop per tuple, and the cost of a batch at its edges. The time of a loop
+is divided among its operators in proportion to their times in the first engine.
 """
 
 import json
@@ -30,14 +30,14 @@ class OperatorProfile:
 
     name: str
     kind: str
-    tuples_in: tuple[int, ...]  # per input port (for a source: what it was given)
+    tuples_in: tuple[int, ...]  # per input port (for a source: its input)
     tuples_out: tuple[int, ...]  # per output port
     mean_rate: tuple[float, ...]  # per input port: tuples over the time of the data
     peak_rate: tuple[float, ...]  # per input port: the most tuples in any whole second
     selectivity: tuple[float, ...]  # per output port: output tuples per input tuple
     port_selectivity: tuple[float, ...]  # per input port: outputs that this port's tuples triggered, per tuple
-    seconds_per_tuple: float  # of the wall clock, in this operator, per input tuple; of a loop, its share
-    state_tuples: int  # in its state when the input ends, before what that closes is emitted
+    seconds_per_tuple: float  # wall clock, in this operator, per input tuple; in a loop, its share
+    state_tuples: int  # in its state when the input ends, before the end closes windows
     state_bytes: int
     port_state: tuple[int, ...] = ()  # per input port: tuples of it in the state
 
@@ -48,25 +48,25 @@ class PieceProfile:
 
     operators: tuple[str, ...]
     tuples: int  # that entered
-    batches: int  # that they came in
+    batches: int  # in which they entered
     seconds_per_tuple: float  # in the loop, per tuple that entered
-    seconds_per_batch: float  # at the edges: handing a batch in, and what comes of it out
+    seconds_per_batch: float  # at the edges: passing a batch in, and its output out
 
 
 @dataclass(frozen=True)
 class Profile:
     app: str
     seconds: float  # of event time, first tuple of a source to last
-    tuples: int  # given to the sources
+    tuples: int  # input of the sources
     operators: Mapping[str, OperatorProfile]
     pieces: tuple[PieceProfile, ...] = ()
-    taken: float = 0.0  # seconds of the wall clock for the whole stream
+    taken: float = 0.0  # wall-clock seconds for the whole stream
 
 
 def profile(graph: Graph, inputs: Mapping[str, Iterable[pa.RecordBatch]], *, clock: Clock = SYSTEM_CLOCK) -> Profile:
-    """Run the app over bounded inputs and say what each operator had to do.
+    """Run the app over bounded inputs and measure each operator.
 
-    The first batch of each input goes through an engine of its own before, so that compiling kernels is not counted.
+    Another engine processes the first batch of each input beforehand, so compile time is not counted.
     """
     reading = {name: iter(batches) for name, batches in inputs.items()}
     first_batches = {name: list(islice(batches, 1)) for name, batches in reading.items()}
@@ -90,10 +90,10 @@ def profile(graph: Graph, inputs: Mapping[str, Iterable[pa.RecordBatch]], *, clo
         timed.end(name) if batch is None else timed.push(name, batch)
         taken += clock.monotonic() - start
     seconds = _seconds(engine, timed)
-    # The time of the data, without the flush behind it: a window that the end closes may emit at a much later time.
-    given = [port for source in graph.sources for port in per_second[source.name] if port.total]
-    first, last = min((port.first for port in given), default=0), max((port.last for port in given), default=0)
-    length = (last - first) / _SECOND or 1.0  # all at one time: what comes in a second
+    # The event time of the input, without the final flush: a window that the end closes may emit much later.
+    counted = [port for source in graph.sources for port in per_second[source.name] if port.total]
+    first, last = min((port.first for port in counted), default=0), max((port.last for port in counted), default=0)
+    length = (last - first) / _SECOND or 1.0  # if all tuples have one time, they count as one second
     operators = {}
     for spec in graph:
         statistics, ports = engine.statistics[spec.name], per_second[spec.name]
@@ -107,8 +107,8 @@ def profile(graph: Graph, inputs: Mapping[str, Iterable[pa.RecordBatch]], *, clo
             tuple(float(port.peak) for port in ports),
             tuple(statistics.selectivity),
             tuple(
-                triggered / taken if taken else 0.0
-                for triggered, taken in zip(statistics.triggered, statistics.tuples_in, strict=True)
+                triggered / count if count else 0.0
+                for triggered, count in zip(statistics.triggered, statistics.tuples_in, strict=True)
             ),
             seconds[spec.name] / total if total else 0.0,
             *states[spec.name],
@@ -123,24 +123,24 @@ def _state(operator: Operator, inputs: int) -> tuple[int, int, tuple[int, ...]]:
 
 
 def _seconds(apart: Engine, timed: Engine) -> dict[str, float]:
-    """What each operator took in an engine of pieces, by what it took on its own."""
+    """The time of each operator in pieces; the time of a piece is divided by the operators' separate times."""
     alone = {name: statistics.seconds for name, statistics in apart.statistics.items()}
-    found = {name: statistics.seconds for name, statistics in timed.statistics.items()}
+    seconds = {name: statistics.seconds for name, statistics in timed.statistics.items()}
     for piece in timed.running:
         total = sum(alone[name] for name in piece.names)
         if total:
-            found |= {name: piece.seconds_inside * alone[name] / total for name in piece.names}
-    return found
+            seconds |= {name: piece.seconds_inside * alone[name] / total for name in piece.names}
+    return seconds
 
 
 def _piece(piece: RunningPiece) -> PieceProfile:
-    tuples, edges = sum(piece.taken(piece.names[0])), piece.seconds - piece.seconds_inside
+    tuples, edges = sum(piece.rows_in(piece.names[0])), piece.seconds - piece.seconds_inside
     inside = piece.seconds_inside / tuples if tuples else 0.0
     return PieceProfile(piece.names, tuples, piece.batches, inside, edges / piece.batches if piece.batches else 0.0)
 
 
 class _Seconds:
-    """Tuples in each second of event time. Times never fall much, so only the newest seconds are kept open."""
+    """Tuples in each second of event time. Times are nearly ascending, so only the newest seconds stay open."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -161,7 +161,7 @@ class _Seconds:
 
 
 def write_profile(result: Profile) -> str:
-    """The profile as TOML, to be read or edited by hand."""
+    """The profile as TOML, readable and editable by hand."""
     lines = [f'app = "{result.app}"', f"seconds = {result.seconds!r}", f"tuples = {result.tuples}"]
     lines.append(f"taken = {result.taken!r}")
     for piece in result.pieces:

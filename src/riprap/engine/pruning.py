@@ -1,4 +1,4 @@
-"""Which columns of each stream anything downstream reads. The engine carries no others between operators."""
+"""Column pruning: which columns of each stream are read downstream. The engine passes no others between operators."""
 
 import pyarrow as pa
 
@@ -10,8 +10,8 @@ Wanted = dict[str, tuple[frozenset[str], ...]]  # by operator, one set of column
 
 
 def wanted_columns(graph: Graph, members: frozenset[str] | None = None, whole: frozenset[str] = frozenset()) -> Wanted:
-    """For the operators of a fragment (omitted: all). Streams that leave it, may be taps, or are named (by id) in
-    `whole` have all their columns.
+    """The columns that are read, for the operators of a fragment (default: all). Streams that leave it, may be taps, or
+    are named (by id) in `whole` keep all columns.
     """
     if members is None:
         members = frozenset(graph.order)
@@ -40,14 +40,14 @@ def wanted_columns(graph: Graph, members: frozenset[str] | None = None, whole: f
 
 
 def carried_columns(graph: Graph, stream: StreamSpec, wanted: Wanted) -> pa.Schema:
-    """What a batch of a stream into an operator of the fragment looks like."""
+    """The schema of a batch on a stream into an operator of the fragment."""
     if stream.feedback is not None:
         return carried(graph, stream)
     return kept_columns(graph, stream.source, stream.source_port, wanted)
 
 
 def kept_columns(graph: Graph, name: str, port: int, wanted: Wanted) -> pa.Schema:
-    """What a batch that an operator gives out looks like: all of its columns, where nobody knows what is wanted."""
+    """The schema of a batch that an operator emits; all of its columns if `wanted` does not have the operator."""
     schema = graph.physical(name, port)
     if name not in wanted:
         return schema

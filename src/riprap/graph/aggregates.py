@@ -1,13 +1,12 @@
-"""The functions of an aggregate: `sum(price * size) AS total`, and functions of the user's own.
+"""The functions of an aggregate: `sum(price * size) AS total`, and user-defined functions.
 
-Nulls: `count(*)` counts tuples, `count(x)` those whose x is not null; sum, avg, min and max leave nulls out and are
-null where nothing is left; first and last take the oldest and newest tuple's value, null or not.
-`count(distinct x)` is the number of different values, nulls aside (NaN equals NaN). `percentile(x, 0.9)` is the value
-at 0.9 · (n − 1) of the n values in ascending order, counted from 0; between two of them, in proportion. -0.0 comes
+Nulls: `count(*)` counts tuples, `count(x)` those whose x is not null; sum, avg, min and max ignore nulls and are null
+if no value remains; first and last are the oldest and newest tuple's value, null or not.
+`count(distinct x)` is the number of distinct values, ignoring nulls (NaN equals NaN). `percentile(x, 0.9)` is the value
+at position 0.9 · (n − 1) of the n values in ascending order, counted from 0, with linear interpolation. -0.0 sorts
 before 0.0, as in Spark, and NaN last. `median(x)` is `percentile(x, 0.5)`.
 Numbers: integers are summed exactly in 64 bits (overflow is an error); floats are summed exactly and rounded once, so
-that the result depends on what is in the window and on nothing else. NaN makes a sum NaN; NaN is above every number for
-min and max.
+the result depends only on the contents of the window. NaN makes a sum NaN; min and max order NaN above every number.
 """
 
 import re
@@ -32,16 +31,16 @@ class AggregateCall:
     name: str
     function: str  # one of FUNCTIONS but median, "count_distinct", or "apply" for a user's
     argument: Expression | None  # None for count(*)
-    user_function: Callable[[Any], Any] | None = None  # takes the window's values as a numpy array
+    user_function: Callable[[Any], Any] | None = None  # of the window's values as a numpy array
     user_type: pa.DataType | None = None  # what user_function returns: float64 or int64
     share: float | None = None  # of a percentile, from 0 to 1
 
     def output_field(self, argument: pa.DataType | None, nullable: bool) -> pa.Field:
-        """The column this call gives for an argument of that type."""
+        """The output column of this call for an argument of that type."""
         if self.function in ("count", "count_distinct"):
             return pa.field(self.name, pa.int64(), nullable=False)
         if argument is None:
-            raise GraphError(f"{self.function}(*) means nothing; write an expression in place of the star")
+            raise GraphError(f"{self.function}(*) is undefined; replace the star by an expression")
         numeric = pa.types.is_integer(argument) or pa.types.is_floating(argument)
         if self.function in ("sum", "avg", "percentile", "apply") and not numeric:
             raise GraphError(f"{self.function} of {argument}: {self.name} needs a numeric argument")
@@ -68,7 +67,7 @@ def parse_call(text: str) -> AggregateCall:
         )
     if argument == "*":
         if function != "count":
-            raise GraphError(f"{function}(*) means nothing; write an expression in place of the star")
+            raise GraphError(f"{function}(*) is undefined; replace the star by an expression")
         return AggregateCall(name, function, None)
     if function == "median":
         return AggregateCall(name, "percentile", parse(argument), share=0.5)
@@ -79,7 +78,7 @@ def parse_call(text: str) -> AggregateCall:
     if distinct is None:
         return AggregateCall(name, function, parse(argument))
     if function != "count":
-        raise GraphError(f"{text!r}: only count takes DISTINCT; leave it out, or write 'count(distinct x) AS n'")
+        raise GraphError(f"{text!r}: only count supports DISTINCT; leave it out, or write 'count(distinct x) AS n'")
     return AggregateCall(name, "count_distinct", parse(argument[distinct.end() :]))
 
 
@@ -91,15 +90,15 @@ def _shared(text: str, arguments: str) -> tuple[str, float]:
     except ValueError:
         comma = ""
     if not comma or not 0.0 <= share <= 1.0:
-        raise GraphError(f"{text!r}: a percentile takes an expression and a number from 0 to 1: percentile(price, 0.9)")
+        raise GraphError(f"{text!r}: a percentile needs an expression and a number from 0 to 1: percentile(price, 0.9)")
     return argument, share
 
 
 def apply(function: Callable[[Any], Any], argument: str, *, name: str, type: str = "float64") -> AggregateCall:
-    """A function of the user's own over a window: `function(values)` with the window's values, oldest first.
+    """A user-defined function over a window: `function(values)` with the window's values, oldest first.
 
     `values` is a numpy array of float64 (NaN for null) or int64 (no nulls allowed); the result is a `type` (float64 or
-    int64). A function that Numba can compile is compiled.
+    int64). The function is compiled if Numba can compile it.
     """
     if type not in ("float64", "int64"):
         raise GraphError(f"apply(…, type={type!r}): the result of a user's function is float64 or int64")

@@ -1,4 +1,4 @@
-"""Building a graph: `App` and `Stream`, which a PySpark user finds familiar. Building runs nothing.
+"""Builds a graph: `App` and `Stream`, in the style of PySpark. Building executes nothing.
 
     app = App("bargain-discovery")
     ticks = app.source("Source", "ticker string, type string, price double, size long")
@@ -52,12 +52,12 @@ class App:
     """A stream graph being built."""
 
     def __init__(self, name: str, *, protect: Protect = ()) -> None:
-        """`protect`: what holds for the app as a whole, `full_replication(2)`."""
+        """`protect`: protection of the whole app; only `full_replication(n)`."""
         self.name = name
         self._protection = _annotations(protect)
         if replace(self._protection, copies=1) != Annotations():
             raise GraphError(
-                f"app {name}: only full_replication() protects an app as a whole; give others to operators"
+                f"app {name}: only full_replication() protects a whole app; give other annotations to operators"
             )
         self._operators: list[OperatorSpec] = []
         self._streams: list[StreamSpec] = []
@@ -76,14 +76,12 @@ class App:
         protect: Protect = (),
         parallelism: int = 1,
     ) -> "Stream":
-        """Where tuples enter. `time` names the column with the event time where the input has no `_ts`.
+        """Where tuples enter. `time` names the column with the event time if the input has no `_ts`.
 
-        `lateness` ("5s") lets times fall by so much: the input is sorted within it, and what comes later is counted.
+        `lateness` ("5s") is the watermark delay: input within it is sorted; later rows are dropped and counted.
         """
         if lateness is not None and parallelism > 1:
-            raise GraphError(
-                f"operator {name}: a source with a lateness sorts its input in one place; parallelism is 1"
-            )
+            raise GraphError(f"operator {name}: a source with a lateness sorts its whole input; use parallelism 1")
         rank = sum(isinstance(op, Source) for op in self._operators)
         spec = Source(
             name=name,
@@ -97,25 +95,25 @@ class App:
         return self._add(spec, ())[0]
 
     def feedback(self, name: str, schema: SchemaLike, *, delay: str) -> "Stream":
-        """A stream that closes a cycle: used here as an input, filled later with `stream.feed(name)`.
+        """A stream that closes a cycle: read it like an input, connect it later with `stream.feed(name)`.
 
-        What goes back comes in again `delay` of event time later than what triggered it ("10ms", more than nothing).
+        A tuple on it arrives `delay` ("10ms", more than 0) of event time after its trigger.
         """
         if name in self._loop_schemas:
             raise GraphError(f"two feedback streams are called {name}; names have to be unique in app {self.name}")
         duration = parse_duration(delay)
         if duration < 1:
-            raise GraphError(f"feedback stream {name}: a delay of {delay} is none; what goes back needs 1us or more")
+            raise GraphError(f"feedback stream {name}: delay {delay} is too short; a feedback delay is 1us or more")
         self._loop_delays[name] = duration
         self._loop_schemas[name] = schema_of(schema)
         self._open_loops[name] = []
         return Stream(self, loop=name)
 
     def build(self) -> Graph:
-        """The frozen graph, checked as a whole."""
+        """The immutable graph, validated."""
         for name, ports in self._open_loops.items():
             if ports:
-                raise GraphError(f"feedback stream {name} is read but never filled; call stream.feed({name!r})")
+                raise GraphError(f"feedback stream {name} is read but never fed; call stream.feed({name!r})")
         graph = Graph(self.name, tuple(self._operators), tuple(self._streams))
         return copied(graph, self._protection.copies) if self._protection.copies > 1 else graph
 
@@ -127,11 +125,11 @@ class App:
     def _add(self, spec: OperatorSpec, inputs: Sequence["Stream"]) -> tuple["Stream", ...]:
         if any(op.name == spec.name for op in self._operators):
             raise GraphError(f"two operators are called {spec.name}; names have to be unique in app {self.name}")
-        if not spec.name or any(letter in spec.name for letter in "→/\\\n"):
-            raise GraphError(f"operator name {spec.name!r} is empty or has one of → / \\ in it; choose another")
+        if not spec.name or any(char in spec.name for char in "→/\\\n"):
+            raise GraphError(f"operator name {spec.name!r} is empty or contains →, / or \\; choose another")
         for stream in inputs:
             if stream.app is not self:
-                raise GraphError(f"operator {spec.name}: its input is of app {stream.app.name}, not of {self.name}")
+                raise GraphError(f"operator {spec.name}: its input belongs to app {stream.app.name}, not {self.name}")
         schemas = spec.output_schemas(tuple(self._schema_of(stream) for stream in inputs))
         self._operators.append(spec)
         self._schemas[spec.name] = schemas
@@ -147,7 +145,7 @@ class App:
         if loop not in self._open_loops:
             raise GraphError(f"app {self.name} has no feedback stream {loop}; it has {known(self._open_loops, loop)}")
         if not self._open_loops[loop]:
-            raise GraphError(f"feedback stream {loop} is filled twice, or nothing reads it")
+            raise GraphError(f"feedback stream {loop} is fed twice, or nothing reads it")
         for target, port in self._open_loops[loop]:
             spec = next(op for op in self._operators if op.name == target)
             how: Partitioning = "key" if spec.partition_keys[port] else "forward"
@@ -158,13 +156,13 @@ class App:
 
 @dataclass(frozen=True)
 class Stream:
-    """An output port of an operator, to be read by the next ones. Methods add an operator and return its output."""
+    """An output port of an operator. Each method adds a downstream operator and returns its output."""
 
     app: App
     operator: str = ""
     port: int = 0
     broadcasting: bool = False
-    loop: str | None = None  # set for a feedback stream that is not filled yet
+    loop: str | None = None  # the name of a feedback stream, on its reading side
     lateness: Lateness = "deliver"
 
     @property
@@ -185,7 +183,7 @@ class Stream:
     def select(
         self, *columns: str, name: str, where: str | None = None, protect: Protect = (), parallelism: int = 1
     ) -> "Stream":
-        """These columns: names, or expressions with `AS name`; only where `where` is true, if given."""
+        """These columns: names, or expressions with `AS name`; only tuples for which `where` is true, if given."""
         return self._functor(
             name,
             protect,
@@ -195,18 +193,18 @@ class Stream:
         )
 
     def map(self, *columns: str, name: str, protect: Protect = (), parallelism: int = 1) -> "Stream":
-        """All columns, and these beside or instead of them: `map("total / volume AS vwap", name="VWAP")`."""
+        """All columns, with these added or replaced: `map("total / volume AS vwap", name="VWAP")`."""
         changed = dict(_parse_named(name, column) for column in columns)
-        kept = [(column, changed.pop(column, parse(_quoted(column)))) for column in self.columns]
-        return self._functor(name, protect, parallelism, projections=(*kept, *changed.items()))
+        existing = [(column, changed.pop(column, parse(_quoted(column)))) for column in self.columns]
+        return self._functor(name, protect, parallelism, projections=(*existing, *changed.items()))
 
     def rename(self, names: dict[str, str], *, name: str, protect: Protect = (), parallelism: int = 1) -> "Stream":
         """The same columns under other names."""
         for old in names:
             if old not in self.columns:
                 raise GraphError(f"operator {name}: column {old} is unknown; available: {known(self.columns, old)}")
-        kept = tuple((names.get(column, column), parse(_quoted(column))) for column in self.columns)
-        return self._functor(name, protect, parallelism, projections=kept)
+        renamed = tuple((names.get(column, column), parse(_quoted(column))) for column in self.columns)
+        return self._functor(name, protect, parallelism, projections=renamed)
 
     def drop(self, *columns: str, name: str, protect: Protect = (), parallelism: int = 1) -> "Stream":
         """All columns but these."""
@@ -215,8 +213,8 @@ class Stream:
                 raise GraphError(
                     f"operator {name}: column {column} is unknown; available: {known(self.columns, column)}"
                 )
-        kept = tuple((column, parse(_quoted(column))) for column in self.columns if column not in columns)
-        return self._functor(name, protect, parallelism, projections=kept)
+        remaining = tuple((column, parse(_quoted(column))) for column in self.columns if column not in columns)
+        return self._functor(name, protect, parallelism, projections=remaining)
 
     def scan(
         self,
@@ -230,12 +228,11 @@ class Stream:
     ) -> "Stream":
         """A functor with state variables: see `riprap.graph.specs.Scan`.
 
-        `state` has for each variable what it begins with and what it becomes with each tuple:
-        `{"volume": ("0", "volume + size")}`. `columns` and `where` see the tuple and the variables; without columns,
-        all of them are given.
+        `state` maps each variable to its initial value and its update per tuple: `{"volume": ("0", "volume + size")}`.
+        `columns` and `where` see the tuple and the variables; without `columns`, all of them are emitted.
         """
-        for variable, both in state.items():
-            if isinstance(both, str) or len(both) != 2:
+        for variable, expressions in state.items():
+            if isinstance(expressions, str) or len(expressions) != 2:
                 raise GraphError(f"operator {name}: state variable {variable} needs two expressions: (initial, update)")
         spec = Scan(
             name=name,
@@ -252,10 +249,10 @@ class Stream:
         return self.app._add(spec, (self,))[0]
 
     def delay(self, by: str, *, name: str, protect: Protect = (), parallelism: int = 1) -> "Stream":
-        """The same tuples, later by so much event time: `delay("2s", name="Delayed")`."""
+        """The same tuples with a later event time: `delay("2s", name="Delayed")`."""
         duration = parse_duration(by)
         if duration < 1:
-            raise GraphError(f"operator {name}: a delay of {by} is none; a delay is 1us or more")
+            raise GraphError(f"operator {name}: delay {by} is too short; a delay is 1us or more")
         spec = Delay(name=name, delay=duration, annotations=_annotations(protect), parallelism=parallelism)
         return self.app._add(spec, (self,))[0]
 
@@ -270,7 +267,7 @@ class Stream:
         protect: Protect = (),
         parallelism: int = 1,
     ) -> "Stream":
-        """Functions over a window: see `riprap.graph.specs.Aggregate`. `every` omitted: tumbling."""
+        """Functions over a window: see `riprap.graph.specs.Aggregate`. Without `every`, windows are tumbling."""
         parsed = tuple(_parse_call(name, call) if isinstance(call, str) else call for call in calls)
         spec = Aggregate(
             name=name,
@@ -301,8 +298,8 @@ class Stream:
     ) -> "Stream":
         """Match two streams over windows: see `riprap.graph.specs.Join`. This stream is the left port.
 
-        `per_group` defaults to one window per value of the `on` columns where there are any. `how` is inner, left,
-        right or full: whose tuples speak also where nothing matches them.
+        `per_group`: one window per value of the `on` columns; by default true if there are any. `how` is inner, left,
+        right or full: which side's tuples are also emitted without a match.
         """
         pairs = [on] if isinstance(on, str) else on
         spec = Join(
@@ -320,13 +317,13 @@ class Stream:
         return self.app._add(spec, (self, right))[0]
 
     def sort(self, *by: str, window: Window, name: str, protect: Protect = ()) -> "Stream":
-        """Give out a window at a time, in the order of `by` (`"price"`, `"price desc"`), then a punctuation."""
+        """Emit one window at a time, in the order of `by` (`"price"`, `"price desc"`), then a punctuation."""
         columns = tuple(_sort_column(name, text) for text in by)
         spec = Sort(name=name, by=columns, window=window, annotations=_annotations(protect))
         return self.app._add(spec, (self,))[0]
 
     def barrier(self, *others: "Stream", name: str, protect: Protect = ()) -> "Stream":
-        """One tuple from each stream, paired in order."""
+        """Combine the n-th tuples of all streams into one."""
         spec = Barrier(name=name, ports=1 + len(others), annotations=_annotations(protect))
         return self.app._add(spec, (self, *others))[0]
 
@@ -342,7 +339,7 @@ class Stream:
         """A punctuation after each tuple for which `after` is true, or before each for which `before` is."""
         condition = after if before is None else before
         if condition is None or (after is not None and before is not None):
-            raise GraphError(f"operator {name}: a punctor has one condition: give after=, or before=")
+            raise GraphError(f"operator {name}: a punctor has one condition: give either after= or before=")
         spec = Punctor(
             name=name,
             predicate=_parse(name, condition),
@@ -364,10 +361,10 @@ class Stream:
     ) -> tuple["Stream", ...]:
         """One stream per condition: a tuple goes to the first that is true; `otherwise` adds a stream for the rest.
 
-        In place of conditions: `by` a column and a `mapping` file of its values (`riprap.graph.mapping`).
+        Instead of conditions: a column (`by`) and a `mapping` file of its values (`riprap.graph.mapping`).
         """
         if (by is None) != (mapping is None) or (conditions and by is not None) or not (conditions or by):
-            raise GraphError(f"operator {name}: a split goes by conditions, or by= a column with a mapping= file")
+            raise GraphError(f"operator {name}: a split needs conditions, or by= a column with a mapping= file")
         if by is not None and mapping is not None:
             routes = self._mapped(name, by, mapping)
         else:
@@ -383,7 +380,7 @@ class Stream:
         return self.app._add(spec, (self,))
 
     def union(self, *others: "Stream", name: str, protect: Protect = (), parallelism: int = 1) -> "Stream":
-        """All tuples of all streams, in order."""
+        """All tuples of all streams, in the order of their keys."""
         spec = Union(name=name, ports=1 + len(others), annotations=_annotations(protect), parallelism=parallelism)
         return self.app._add(spec, (self, *others))[0]
 
@@ -396,7 +393,7 @@ class Stream:
         parallelism: int = 1,
         **options: Any,
     ) -> tuple["Stream", ...]:
-        """An operator of the user's own (`riprap.operators.UserOperator`): `operator(**options)` on these streams."""
+        """A user-defined operator (`riprap.operators.UserOperator`): `operator(**options)` on these streams."""
         spec = UserDefined(
             name=name,
             factory=operator,
@@ -408,16 +405,16 @@ class Stream:
         return self.app._add(spec, (self, *others))
 
     def broadcast(self) -> "Stream":
-        """The same stream, of which every shard of the next operator gets every tuple."""
+        """The same stream; every shard of the next operator receives every tuple."""
         return replace(self, broadcasting=True)
 
     def late(self, lateness: Lateness) -> "Stream":
-        """The same stream; `late("drop")`: what comes after the next operator went on without it is lost.
+        """The same stream; `late("drop")` drops tuples that arrive after the next operator continued without them.
 
-        That happens in a run, to a stream that is not persistent, when its producer was down.
+        This happens in a run if the stream is not persistent and its producer was down.
         """
         if lateness not in get_args(Lateness):
-            raise GraphError(f"late({lateness!r}): it is one of {', '.join(get_args(Lateness))}")
+            raise GraphError(f"late({lateness!r}): expected one of {', '.join(get_args(Lateness))}")
         return replace(self, lateness=lateness)
 
     def feed(self, loop: str) -> None:
@@ -433,7 +430,7 @@ class Stream:
             raise GraphError(f"operator {name}: split column {by} is unknown; available: {known(self.columns, by)}")
         type_ = self.schema.field(by).type
         if not (pa.types.is_string(type_) or (pa.types.is_integer(type_) and not pa.types.is_uint64(type_))):
-            raise GraphError(f"operator {name}: column {by} is {type_}; a mapping goes by a string or an integer")
+            raise GraphError(f"operator {name}: column {by} is {type_}; a mapping needs a string or an integer")
         return routes_of(name, by, type_, mapping)
 
     def _functor(

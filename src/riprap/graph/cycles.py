@@ -1,4 +1,4 @@
-"""Strongly connected parts: what waits for itself, of operators in a graph and of elements in a run."""
+"""Strongly connected components, of operators in a graph and of elements in a run."""
 
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
@@ -9,20 +9,20 @@ Node = TypeVar("Node")
 
 
 def connected_parts(after: Mapping[Node, Iterable[Node]]) -> list[tuple[Node, ...]]:
-    """Every set of nodes that can all reach each other, itself included: those of one node have an edge to itself.
+    """Every cyclic strongly connected component; a single node counts only if it has an edge to itself.
 
-    `after` names every node, with those that its edges lead to; nodes of a part are in its order. Quadratic, and plain.
+    `after` maps every node to its successors; the nodes of a component are in its order. Quadratic.
     """
     reached = {node: _reached(after, node) for node in after}
-    found: list[tuple[Node, ...]] = []
+    parts: list[tuple[Node, ...]] = []
     for node in after:
-        if node in reached[node] and not any(node in part for part in found):
-            found.append(tuple(other for other in after if other in reached[node] and node in reached[other]))
-    return found
+        if node in reached[node] and not any(node in part for part in parts):
+            parts.append(tuple(other for other in after if other in reached[node] and node in reached[other]))
+    return parts
 
 
 def cyclic_parts(graph: Graph) -> list[tuple[str, ...]]:
-    """The operators of each cycle of a graph; cycles that meet are one."""
+    """The operators of each cycle of a graph; cycles that share an operator are one."""
     if not graph.cyclic:
         return []
     after: dict[str, list[str]] = {name: [] for name in graph.order}

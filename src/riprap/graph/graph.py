@@ -1,9 +1,8 @@
-"""The graph: operators and the streams between them, as frozen data.
+"""The graph: operators and the streams between them, as immutable data.
 
-A graph is checked when it is made: every name is unique, every input port is connected once, every expression fits the
-columns that reach it, and there is no cycle but through streams marked as feedback. What follows from the operators
-(schemas, key shapes, order) is computed once and kept beside them; two graphs are equal when their operators and
-streams are.
+The constructor validates: names are unique, every input port is connected once, every expression fits the columns of
+its input, and every cycle passes through a feedback stream. Derived data (schemas, key shapes, order) is computed once.
+Two graphs are equal if their operators and streams are equal.
 """
 
 import re
@@ -32,9 +31,9 @@ class StreamSpec:
     target: str
     target_port: int
     partitioning: Partitioning = "forward"  # how tuples reach the shards of the target
-    feedback: pa.Schema | None = None  # for a stream that closes a cycle: its columns, declared where the cycle opens
-    delay: int = 0  # microseconds of event time, for what goes back on such a stream; more than 0 there
-    late: Lateness = "deliver"  # what becomes of tuples that come after their consumer went on without them
+    feedback: pa.Schema | None = None  # the declared columns of a stream that closes a cycle; None: an ordinary stream
+    delay: int = 0  # microseconds of event time that a feedback stream adds; > 0 for those
+    late: Lateness = "deliver"  # what to do with tuples that arrive after their consumer continued without them
 
     @property
     def id(self) -> str:
@@ -71,10 +70,10 @@ class Graph:
 
     @cached_property
     def fingerprint(self) -> str:
-        """What tells this graph from others, in every process; how many shards there are of an operator does not count.
+        """A hash that identifies this graph in every process; it ignores parallelism.
 
-        Objects of the user's own show an address, which is another one in each process, and classes the module that
-        they were found by, which is `__main__` in a script.
+        It also ignores the addresses of user objects, which differ between processes, and the modules of classes,
+        which are `__main__` in a script.
         """
         text = repr([self.name, [replace(operator, parallelism=1) for operator in self.operators], self.streams])
         text = re.sub(r"<class '(?:[^']*\.)?(\w+)'>", r"\1", re.sub(r"0x[0-9a-f]+", "", text))
@@ -84,7 +83,7 @@ class Graph:
 
     @property
     def order(self) -> tuple[str, ...]:
-        """Operator names so that every stream but feedback leads from an earlier to a later one."""
+        """Operator names in topological order, ignoring feedback streams."""
         return self._derived.order
 
     @property
@@ -100,7 +99,7 @@ class Graph:
         return self._derived.inputs[name]
 
     def outputs(self, name: str) -> tuple[StreamSpec, ...]:
-        """The streams out of an operator, by port and then in the order they were made."""
+        """The streams out of an operator, by port and then in order of creation."""
         return self._derived.outputs[name]
 
     def upstream(self, name: str) -> tuple[str, ...]:
@@ -110,7 +109,7 @@ class Graph:
         return tuple(dict.fromkeys(stream.target for stream in self.outputs(name)))
 
     def reachable(self, name: str) -> frozenset[str]:
-        """Every operator that a tuple of `name` may influence, itself included."""
+        """Every operator that a tuple of `name` may affect, including itself."""
         seen = {name}
         stack = [name]
         while stack:
@@ -120,7 +119,7 @@ class Graph:
                     stack.append(target)
         return frozenset(seen)
 
-    # What follows from the operators ---------------------------------------------------------------------------------
+    # Derived from the operators --------------------------------------------------------------------------------------
 
     def schema(self, name: str, port: int = 0) -> pa.Schema:
         """The user's columns of an output port."""
@@ -137,7 +136,7 @@ class Graph:
         return self._feedback_shape if stream.feedback else self.shape(stream.source, stream.source_port)
 
     def physical(self, name: str, port: int = 0) -> pa.Schema:
-        """What a batch of an output port looks like, order key included."""
+        """The schema of a batch of an output port, including the order key."""
         return physical_schema(self.schema(name, port), self.shape(name, port))
 
     def input_schemas(self, name: str) -> tuple[pa.Schema, ...]:
@@ -162,7 +161,7 @@ class Graph:
         return replace(self, operators=tuple(operator if op.name == operator.name else op for op in self.operators))
 
     def insert(self, stream: StreamSpec, operator: OperatorSpec) -> "Graph":
-        """The same graph with a one-input, one-output operator put into a stream."""
+        """The same graph with an operator of one input and one output inserted into a stream."""
         if stream not in self.streams:
             raise GraphError(f"app {self.name} has no stream {stream.id}; it has {known(s.id for s in self.streams)}")
         before = replace(stream, target=operator.name, target_port=0, partitioning="forward", feedback=None, delay=0)
@@ -171,7 +170,7 @@ class Graph:
         return replace(self, operators=(*self.operators, operator), streams=tuple(streams))
 
     def leading_to(self, name: str) -> "Graph":
-        """The part of the graph that an operator depends on, itself included."""
+        """The subgraph that an operator depends on, including itself."""
         self[name]
         members = {op.name for op in self.operators if name in self.reachable(op.name)}
         return Graph(
@@ -194,7 +193,7 @@ class _Derived:
 
 
 def _derive(graph: Graph) -> _Derived:
-    """Check the graph and compute what follows from it; raises GraphError for the first thing that is wrong."""
+    """Validate the graph and compute derived data; raises `GraphError` for the first problem."""
     operators: dict[str, OperatorSpec] = {}
     for operator in graph.operators:
         if operator.name in operators:
@@ -204,7 +203,7 @@ def _derive(graph: Graph) -> _Derived:
         for port in operator.annotations.persist or ():
             if port not in range(operator.outputs):
                 raise GraphError(
-                    f"operator {operator.name}: it persists output {port} and has {operator.outputs} outputs"
+                    f"operator {operator.name}: cannot persist output {port}; it has {operator.outputs} outputs"
                 )
         operators[operator.name] = operator
     if not any(isinstance(op, Source) for op in graph.operators):
@@ -229,7 +228,7 @@ def _derive(graph: Graph) -> _Derived:
         _check_partitioning(operators[name], streams)
     for stream in graph.streams:
         if stream.feedback is not None and stream.delay < 1:
-            raise GraphError(f"feedback stream {stream.id} has no delay; what goes back comes 1us or more later")
+            raise GraphError(f"feedback stream {stream.id} has no delay; a feedback delay is 1us or more")
         if stream.feedback is not None and schemas[stream.source][stream.source_port] != stream.feedback:
             raise GraphError(
                 f"feedback stream {stream.id} carries ({_names(schemas[stream.source][stream.source_port])}) "
@@ -264,7 +263,7 @@ def _topological(graph: Graph, operators: Mapping[str, OperatorSpec]) -> tuple[s
         ):
             if end not in operators:
                 raise GraphError(
-                    f"stream {stream.id} ends at {end}, which is no operator; known: {known(operators, end)}"
+                    f"stream {stream.id} ends at {end}, which is not an operator; known: {known(operators, end)}"
                 )
             if port >= getattr(operators[end], ports):
                 raise GraphError(f"stream {stream.id}: {end} has no {ports[:-1]} port {port}")
@@ -289,7 +288,7 @@ def _topological(graph: Graph, operators: Mapping[str, OperatorSpec]) -> tuple[s
 
 
 def _cycle(graph: Graph, among: set[str]) -> str:
-    """One cycle among operators that could not be ordered, for the message."""
+    """One cycle among the operators that have no topological order, for the message."""
     after = {s.source: s.target for s in graph.streams if {s.source, s.target} <= among and s.feedback is None}
     path = [next(iter(after))]
     while path[-1] not in path[:-1] and path[-1] in after:

@@ -1,33 +1,33 @@
-"""The plan: which operator gets which protection, as a TOML file that `run` takes and `plan` writes.
+"""The plan: which operator gets which protection, as a TOML file that `run` reads and `plan` writes.
 
     app = "bargain-discovery"
-    recovery = "2s"          # a bound: what an element that failed misses is recomputed, and nothing is lost
-    protocol = "coordinated" # instead: a protocol under which all go back together, and what it takes its checkpoints
-    interval = "10s"         # after
-    sinks = "committed"      # rows can be read when nobody will go back to before them; or "eager", at once
+    recovery = "2s"          # recovery bound: the lost input of a failed element is recomputed, and nothing is lost
+    protocol = "coordinated" # instead of a bound: a checkpointing protocol, under which all elements roll back together
+    interval = "10s"         # between the protocol's checkpoints
+    sinks = "committed"      # rows become readable when no rollback can undo them; or "eager", at once
 
     [operators.Aggregator]
     checkpoint = "1s"        # interval between checkpoints of its state; or "continuous", in its own output; or "off"
-    recovery = "500ms"       # with "continuous": how soon it is to be where it was
+    recovery = "500ms"       # with "continuous": the time to catch up after a restart
     backup = true            # all of its output streams are persistent
     persist = [0]            # output ports whose streams are persistent
-    retain = "while-down"    # streams that are not: they go to disk while their consumer is down
-    retain_ports = [0]       # of these output ports; all, where it is left out
-    sample = 0.25            # and of what comes meanwhile this share
-    ha_group = "trades"      # replicated together with the others of that group
-    stability = "fsync"      # of its persistent streams, of a sink its own: async, group or fsync
+    retain = "while-down"    # streams that are not persistent: they go to disk while their consumer is down
+    retain_ports = [0]       # only these output ports; default: all
+    sample = 0.25            # only this fraction of the items
+    ha_group = "trades"      # replicated together with the other operators of that group
+    stability = "fsync"      # of its persistent streams, or of a sink's output: async, group or fsync
 
     [ha_groups.trades]
     replicas = 2
 
     [streams."TradeFilter→Join"]
-    late = "drop"            # what comes after Join went on without it is lost; else it is delivered late
+    late = "drop"            # drop tuples that arrive after Join continued without them; default: "deliver"
 
     [replication]
-    copies = 2               # instead of groups: every operator but sources and sinks in copies
+    copies = 2               # instead of groups: copies of every operator except sources and sinks
 
-A plan given at run time overrides the code: an operator that the plan names has the protection that the plan states and
-no other; an operator that it does not name keeps its annotations.
+A plan given at run time overrides the code: an operator that the plan names has exactly the protection in the plan; an
+operator that it does not name keeps its annotations.
 """
 
 from collections.abc import Mapping
@@ -64,10 +64,10 @@ _GROUP_KEYS = ("replicas",)
 
 @dataclass(frozen=True)
 class Plan:
-    """Protection by operator name, for the app of that name. `recovery`: how long any recovery may take.
+    """Protection by operator name, for the app of that name. `recovery`: the recovery bound.
 
-    `protocol`, by its name, the `interval` of its checkpoints, and whether its `sinks` are eager or committed; None:
-    what the run says. `copies`: of every operator, under full replication. `streams`: what becomes of late tuples.
+    `protocol`: its name; `interval`: between its checkpoints; `sinks`: "eager" or "committed"; None: the run's default.
+    `copies`: of every operator, under full replication. `streams`: what to do with late tuples, by stream.
     """
 
     app: str
@@ -80,7 +80,7 @@ class Plan:
     streams: Mapping[str, Lateness] = field(default_factory=dict)
 
     def apply(self, graph: Graph) -> Graph:
-        """The graph with this protection instead of its own where the plan says so."""
+        """The graph with this plan's protection in place of its annotations."""
         if self.app != graph.name:
             raise PlanError(f"the plan is for app {self.app}, and this is app {graph.name}")
         for name, annotations in self.operators.items():
@@ -95,11 +95,13 @@ class Plan:
                 if port >= spec.outputs:
                     raise PlanError(f"the plan retains output {port} of {name}, which has {spec.outputs} outputs")
             if annotations.retain is not None and not spec.outputs:
-                raise PlanError(f"operator {name}: retain is of streams, and none leaves it; write it at its producer")
-            kept = annotations.backup or annotations.persist or annotations.retain
-            if annotations.stability and not (kept or isinstance(spec, Sink)):
                 raise PlanError(
-                    f"operator {name}: stability is of persistent streams, and it has none; add backup = true, "
+                    f"operator {name}: retain applies to output streams, and it has none; write it at its producer"
+                )
+            retained = annotations.backup or annotations.persist or annotations.retain
+            if annotations.stability and not (retained or isinstance(spec, Sink)):
+                raise PlanError(
+                    f"operator {name}: stability applies to persistent streams, and it has none; add backup = true, "
                     "or leave it out"
                 )
             graph = graph.with_operator(replace(spec, annotations=annotations))
@@ -110,17 +112,17 @@ class Plan:
         if self.streams:
             streams = tuple(replace(s, late=self.streams.get(s.id, s.late)) for s in graph.streams)
             graph = replace(graph, streams=streams)
-        ha_groups(graph)  # raises for groups that cannot be
+        ha_groups(graph)  # raises for invalid groups
         return copied(graph, self.copies) if self.copies > 1 else graph
 
 
 def plan_of(graph: Graph) -> Plan:
-    """The annotations in the code, as a plan."""
+    """A graph's annotations as a plan."""
     copies = max((op.annotations.copies for op in graph.operators), default=1)
-    alone = {op.name: replace(op.annotations, copies=1) for op in graph.operators}
-    stated = {name: annotations for name, annotations in alone.items() if annotations != Annotations()}
+    single = {op.name: replace(op.annotations, copies=1) for op in graph.operators}
+    protected = {name: annotations for name, annotations in single.items() if annotations != Annotations()}
     late = {s.id: s.late for s in graph.streams if s.late != "deliver"}
-    return Plan(graph.name, stated, copies=copies, streams=late)
+    return Plan(graph.name, protected, copies=copies, streams=late)
 
 
 def read_plan(path: Path | str) -> Plan:
@@ -128,7 +130,7 @@ def read_plan(path: Path | str) -> Plan:
 
 
 def plan_text(path: Path | str) -> str:
-    """The text of a plan, known to be one, for those that keep it. A file is read once: it may be a pipe."""
+    """The text of a valid plan file, for callers that store it. The file is read once: it may be a pipe."""
     return _read(path)[0]
 
 
@@ -144,7 +146,7 @@ def parse_plan(text: str) -> Plan:
     data = parse_toml(text, "this", kind=PlanError)
     _only(data, _TOP_KEYS, "the plan")
     if not isinstance(data.get("app"), str):
-        raise PlanError('the plan does not say which app it is for; write app = "name" at its top')
+        raise PlanError('the plan does not name its app; write app = "name" at its top')
     groups = {name: _group(name, table) for name, table in _tables(data, "ha_groups")}
     operators = {name: _operator(name, table, groups) for name, table in _tables(data, "operators")}
     used = {a.ha_group.name for a in operators.values() if a.ha_group is not None}
@@ -165,10 +167,9 @@ def parse_plan(text: str) -> Plan:
         raise PlanError(f'sinks = {shortened(sinks)}; write "eager" or "committed", beside a protocol')
     if recovery is not None and protocol not in (None, "recompute"):
         raise PlanError(
-            f"the plan has a bound of recovery, which is met by recomputing, and protocol = {protocol!r}: "
-            "write one of them"
+            f"the plan has a recovery bound, which recomputing meets, and protocol = {protocol!r}: keep one of them"
         )
-    copies, streams = _copies(data.get("replication")), dict(_stream(*each) for each in _tables(data, "streams"))
+    copies, streams = _copies(data.get("replication")), dict(_stream(*item) for item in _tables(data, "streams"))
     return Plan(data["app"], operators, recovery, protocol, interval, copies, sinks, streams)
 
 
@@ -190,13 +191,13 @@ def write_plan(plan: Plan) -> str:
         if annotations.checkpoint_off:
             lines.append(f'checkpoint = "{OFF}"')
         if annotations.continuous is not None:
-            lines += _written(annotations.continuous)
+            lines += _continuous_lines(annotations.continuous)
         if annotations.backup:
             lines.append("backup = true")
         if annotations.persist is not None:
             lines.append(f"persist = {sorted(annotations.persist)}")
         if annotations.retain is not None:
-            lines += _retained(annotations.retain)
+            lines += _retain_lines(annotations.retain)
         if annotations.ha_group is not None:
             lines.append(f"ha_group = {_quoted(annotations.ha_group.name)}")
         if annotations.stability is not None:
@@ -241,12 +242,12 @@ def _time(data: Mapping[str, Any], key: str, meaning: str) -> Duration | None:
 def _operator(name: str, table: Mapping[str, Any], groups: Mapping[str, HaGroup]) -> Annotations:
     _only(table, _OPERATOR_KEYS, f"operator {name}")
     interval = table.get("checkpoint")
-    mixed = _continuous(name, table) if interval == "continuous" else None
-    for key in _CONTINUOUS_KEYS if mixed is None else ():
+    spec = _continuous(name, table) if interval == "continuous" else None
+    for key in _CONTINUOUS_KEYS if spec is None else ():
         if key in table:
             raise PlanError(f'operator {name}: {key} is for checkpoint = "continuous"; write that too, or leave it out')
     try:
-        saved = checkpoint(interval) if interval is not None and mixed is None else Annotations()
+        saved = checkpoint(interval) if interval is not None and spec is None else Annotations()
     except (UsageError, GraphError, TypeError) as error:
         raise PlanError(
             f'operator {name}: checkpoint = {shortened(interval)}; write an interval, as in "1s", "continuous" or "off"'
@@ -273,7 +274,7 @@ def _operator(name: str, table: Mapping[str, Any], groups: Mapping[str, HaGroup]
         frozenset(ports) if ports is not None else None,
         backup,
         groups[group] if group is not None else None,
-        mixed,
+        spec,
         stability,
         _retain(name, table),
         checkpoint_off=saved.checkpoint_off,
@@ -301,15 +302,15 @@ def _retain(name: str, table: Mapping[str, Any]) -> Retain | None:
         ) from error
 
 
-def _retained(asked: Retain) -> list[str]:
+def _retain_lines(spec: Retain) -> list[str]:
     lines = [f'retain = "{WHILE_DOWN}"']
-    if asked.ports is not None:
-        lines.append(f"retain_ports = {sorted(asked.ports)}")
-    return lines if asked.share == 1 else [*lines, f"sample = {asked.share!r}"]
+    if spec.ports is not None:
+        lines.append(f"retain_ports = {sorted(spec.ports)}")
+    return lines if spec.share == 1 else [*lines, f"sample = {spec.share!r}"]
 
 
 def _stream(name: str, table: Mapping[str, Any]) -> tuple[str, Lateness]:
-    """Its id, in which `->` may stand for the arrow, and what becomes of late tuples."""
+    """A stream's id, which may be written with `->`, and what to do with its late tuples."""
     _only(table, ("late",), f"stream {name}")
     late = table.get("late", "deliver")
     if late not in get_args(Lateness):
@@ -319,8 +320,8 @@ def _stream(name: str, table: Mapping[str, Any]) -> tuple[str, Lateness]:
 
 def _continuous(name: str, table: Mapping[str, Any]) -> Continuous | None:
     try:
-        given = {key: table[key] for key in _CONTINUOUS_KEYS if key in table}
-        return continuous(given.pop("recovery", None), **given).continuous
+        options = {key: table[key] for key in _CONTINUOUS_KEYS if key in table}
+        return continuous(options.pop("recovery", None), **options).continuous
     except (UsageError, GraphError, TypeError, AttributeError) as error:
         wrong = ", ".join(f"{key} = {shortened(table[key])}" for key in _CONTINUOUS_KEYS if key in table)
         raise PlanError(
@@ -328,10 +329,10 @@ def _continuous(name: str, table: Mapping[str, Any]) -> Continuous | None:
         ) from error
 
 
-def _written(mixed: Continuous) -> list[str]:
-    times = {"recovery": mixed.recovery, "every": mixed.every, "slow_after": mixed.slow_after}
+def _continuous_lines(spec: Continuous) -> list[str]:
+    times = {"recovery": spec.recovery, "every": spec.every, "slow_after": spec.slow_after}
     lines = [f'{key} = "{format_duration(value)}"' for key, value in times.items() if value is not None]
-    return ['checkpoint = "continuous"', *lines, *([] if mixed.shot is None else [f"shot = {mixed.shot}"])]
+    return ['checkpoint = "continuous"', *lines, *([] if spec.shot is None else [f"shot = {spec.shot}"])]
 
 
 def _group(name: str, table: Mapping[str, Any]) -> HaGroup:

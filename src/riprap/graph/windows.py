@@ -1,10 +1,10 @@
-"""Windows: which tuples an operator remembers, and when it speaks.
+"""Windows: which tuples an operator retains, and when it emits.
 
 count(n)       the n most recent tuples
 time("5s")     tuples younger than 5 s of event time
 punctuated()   everything since the last punctuation (aggregate and sort)
 session_window("30s")  tuples of a group with gaps of less than 30 s of event time between them (aggregate)
-zero()         nothing: tuples of this port meet the other port's window and are not kept (join)
+zero()         nothing: tuples of this port are matched with the other port's window and not stored (join)
 """
 
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ def count(size: int) -> Count:
 def time(size: str) -> Time:
     duration = parse_duration(size)
     if duration < 1:
-        raise GraphError(f"time({size!r}): a time window is longer than nothing; use zero() to keep nothing")
+        raise GraphError(f"time({size!r}): a time window is longer than 0; use zero() to store nothing")
     return Time(duration)
 
 

@@ -1,1 +1,1 @@
-"""Continuous eventual checkpoints: an operator's state in small pieces, mixed with its own persistent output."""
+"""Continuous eventual checkpoints: an operator's state in small records within its own persistent output."""

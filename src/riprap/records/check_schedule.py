@@ -1,12 +1,12 @@
-"""Which windows are checked when: T, H and M.
+"""Schedules which windows are checked when: T, H and M.
 
 A window that has been open for longer than H (event time) is *slow*, and joins a list in the order in which windows
-became slow. In every T each slow window is looked at once, and those that have changed since their last record are
-checked: in S = slow / M shots of at most M windows, one every T / S. A shot goes on where the one before it stopped, so
-that what it costs does not depend on how many windows there are; windows that are no more leave the list as a shot
-passes them. Windows that a log is to be trimmed behind are checked whole, changed or not (`pressing`).
+became slow. In every T each slow window is visited once, and those that changed since their last record are checked: in
+S = slow / M shots of at most M windows, one every T / S. A shot continues where the previous one stopped, so its cost
+does not depend on the number of windows; closed windows leave the list when a shot passes them. Windows that prevent
+trimming the log are checked completely, changed or not (`Recorder.record(press=…)`).
 
-Losing a shot costs time when an operator comes back, and nothing else: so shots that are missed are not made up for.
+A missed shot only costs time in a recovery, so missed shots are not made up for.
 """
 
 from typing import NamedTuple
@@ -25,7 +25,7 @@ class CheckPace(NamedTuple):
 
 
 class _List:
-    """Windows as (group, number) in an order, with room at its end."""
+    """A growable list of windows as (group, number)."""
 
     def __init__(self) -> None:
         self.items = np.empty((2, 256), np.int64)
@@ -34,39 +34,39 @@ class _List:
     def add(self, windows: np.ndarray) -> None:
         count = windows.shape[1]
         if self.stop + count > self.items.shape[1]:
-            kept = self.items[:, self.start : self.stop]
-            larger = np.empty((2, max(256, 2 * (kept.shape[1] + count))), np.int64)
-            larger[:, : kept.shape[1]] = kept
-            self.items, self.start, self.stop = larger, 0, kept.shape[1]
+            used = self.items[:, self.start : self.stop]
+            larger = np.empty((2, max(256, 2 * (used.shape[1] + count))), np.int64)
+            larger[:, : used.shape[1]] = used
+            self.items, self.start, self.stop = larger, 0, used.shape[1]
         self.items[:, self.stop : self.stop + count] = windows
         self.stop += count
 
     def renumber(self, new: np.ndarray) -> None:
-        kept = self.items[:, self.start : self.stop]
-        groups = np.where(kept[0] < len(new), new[np.minimum(kept[0], len(new) - 1)], -1)
-        kept = np.stack([groups, kept[1]])[:, groups >= 0]
-        self.items, self.start, self.stop = kept.copy(), 0, kept.shape[1]
+        used = self.items[:, self.start : self.stop]
+        groups = np.where(used[0] < len(new), new[np.minimum(used[0], len(new) - 1)], -1)
+        used = np.stack([groups, used[1]])[:, groups >= 0]
+        self.items, self.start, self.stop = used.copy(), 0, used.shape[1]
 
     def __len__(self) -> int:
         return self.stop - self.start
 
 
 class Schedule:
-    """`number[group]` is that of the group's open window, as the tracker has it; `since[group]` when it opened."""
+    """`number[group]`: the number of the group's open window, from the tracker; `since[group]`: when it opened."""
 
     def __init__(self, pace: CheckPace) -> None:
         self.pace = pace
         self._young, self._slow = _List(), _List()
-        self._at = self._kept = 0  # in the list of slow ones: where the next shot goes on, and where it puts who stays
+        self._at = self._kept = 0  # in the slow list: where the next shot continues, and the end of the compacted part
         self._shot_at = _LEAST  # event time of the last shot
 
     def opened(self, windows: np.ndarray) -> None:
-        """Windows that opened, oldest first."""
+        """Add windows that opened, oldest first."""
         if windows.shape[1]:
             self._young.add(windows)
 
     def restored(self, windows: np.ndarray) -> None:
-        """Windows that were open before, all of them slow."""
+        """Add recovered windows, which are all slow."""
         self._slow.add(windows)
 
     @property
@@ -74,15 +74,15 @@ class Schedule:
         return len(self._slow)
 
     def age(self, now: int, number: np.ndarray, since: np.ndarray) -> None:
-        """Windows that have become slow join the list, those that are no more are forgotten."""
+        """Move windows that have become slow to the slow list, and drop closed ones."""
         young = self._young
-        while len(young):  # in steps, so that one look costs little however many are waiting
+        while len(young):  # in steps, so that the cost does not depend on the length of the list
             part = young.items[:, young.start : min(young.start + 4096, young.stop)]
-            there = number[part[0]] == part[1]
-            old = ~there | (since[part[0]] < now - self.pace.slow_after)
+            is_open = number[part[0]] == part[1]
+            old = ~is_open | (since[part[0]] < now - self.pace.slow_after)
             count = len(old) if old.all() else int(old.argmin())
             if count:
-                self._slow.add(part[:, :count][:, there[:count]])
+                self._slow.add(part[:, :count][:, is_open[:count]])
                 young.start += count
             if count < part.shape[1]:
                 return
@@ -93,17 +93,17 @@ class Schedule:
         return self.pace.every // max(-(-len(self._slow) // self.pace.shot), 1)
 
     def due(self, now: int, since: np.ndarray) -> bool:
-        """Whether it is time for a shot, or a window has become slow: if nothing is given out, nothing else tells."""
+        """Whether it is time for a shot, or a window has become slow. Checked when nothing is emitted."""
         if len(self._slow) and (self._shot_at == _LEAST or now - self._shot_at >= self.interval):
             return True
         young = self._young
         return len(young) > 0 and bool(since[young.items[0, young.start]] < now - self.pace.slow_after)
 
     def shoot(self, now: int, number: np.ndarray) -> np.ndarray:
-        """The groups of the next windows of the list that are still open, M at most, changed or not."""
+        """The groups of the next open windows of the slow list, at most M, changed or not."""
         slow = self._slow
         self._shot_at = now
-        if self._at >= len(slow):  # once round: those that stayed are the list
+        if self._at >= len(slow):  # the round is complete: the compacted part is the list
             slow.stop, self._at, self._kept = slow.start + self._kept, 0, 0
         if not len(slow):
             return np.empty(0, np.int64)
@@ -117,7 +117,7 @@ class Schedule:
         return part[0]
 
     def renumber(self, new: np.ndarray) -> None:
-        """Groups have new numbers, -1 for those that are gone."""
+        """Apply new group numbers; -1: the group is gone."""
         slow = self._slow
         tail = slow.items[:, slow.start + self._at : slow.stop]
         slow.items = np.concatenate([slow.items[:, slow.start : slow.start + self._kept], tail], axis=1)

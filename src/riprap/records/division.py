@@ -1,13 +1,12 @@
-"""Another number of shards: new ones take over the windows of old ones from the records of all of them.
+"""Changes the number of shards: new shards take over the windows of old ones from the records of all of them.
 
-Rows are divided over shards by a hash of their key (`hash % shards`), so with another number of shards a group may have
-another owner, and each old shard died at a cut of its own. So a new shard reads the records of every old one, takes the
-windows that are its own now (`share`), and has one engine for each old shard (`Heir`). Each of those repeats what its
-old shard was given since what that had not saved: up to the old cut it puts in what its windows lack and gives nothing
-out, because the old shard did; behind it, it takes the rows that are its own now, and gives out what they cause. When
-all of them have come to one key, past every old cut, they have had all rows up to it, and are put together (`gather`):
-no group is in two of them. All windows that are open then are in one record (`founded`), the first of the new shard,
-from which it goes on alone.
+Rows are divided over shards by a hash of their key (`hash % shards`), so a different number of shards can move a group
+to another shard, and each old shard died at a different cut. A new shard reads the records of every old one, selects
+the windows that it owns now (`share`), and runs one engine per old shard (`Heir`). Each engine replays the input of
+its old shard from *unsaved* on. Up to the old cut it completes its windows and emits nothing, because the old shard
+already did; after the cut it processes only the rows that the new shard owns, and emits. When all engines have reached
+one key after every old cut, their states are combined (`gather`): no group is in two of them. One record (`founded`)
+with all windows that are open then is the first of the new shard, which continues from it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,11 +34,11 @@ from riprap.records.recovery import RecordedState, only
 
 
 def share(recovery: RecordedState, shard: int, shards: int) -> RecordedState:
-    """What a recovery says of the groups that one of so many shards owns."""
+    """The part of a recovered state that one of `shards` shards owns."""
     hashes = recovery.windows.hashes[: recovery.windows.count]
-    chosen = np.flatnonzero(owned(hashes, shard, shards))
+    selected = np.flatnonzero(owned(hashes, shard, shards))
     windows = HashNumbers()
-    windows.add(hashes[chosen])
+    windows.add(hashes[selected])
     parts = [
         {
             port: only(tables, owned(tables[0].column("_hash").to_numpy(), shard, shards))
@@ -49,21 +48,21 @@ def share(recovery: RecordedState, shard: int, shards: int) -> RecordedState:
     ]
     return replace(
         recovery,
-        totals=replace(recovery.totals, open=len(chosen)),
+        totals=replace(recovery.totals, open=len(selected)),
         windows=windows,
-        start=recovery.start[:, chosen],
-        at=recovery.at[:, chosen],
-        bare=recovery.bare[chosen],
-        boundary=recovery.boundary[chosen],
-        origin=recovery.origin[chosen],
+        start=recovery.start[:, selected],
+        at=recovery.at[:, selected],
+        bare=recovery.bare[selected],
+        boundary=recovery.boundary[selected],
+        origin=recovery.origin[selected],
         parts=tuple(parts),
     )
 
 
 class Heir(Engine):
-    """What one new shard takes over from one old one: an engine of the operator alone, which is given what the old
-    shard was given, or would have been. `owners` say, by the operator's port, which rows are the new shard's own.
-    `recovery` is that of the old shard; None: it had recorded nothing, and is repeated from the start."""
+    """The engine with which a new shard takes over from one old shard. It runs only the operator, on the input of the
+    old shard. `owners`: by port of the operator, which rows the new shard owns. `recovery`: of the old shard; None: it
+    recorded nothing, and its input is replayed from the start."""
 
     def __init__(
         self,
@@ -76,14 +75,14 @@ class Heir(Engine):
     ) -> None:
         super().__init__(graph, [name], recorded=name, cut_everywhere=True, views=True, wanted=wanted)
         self._owners, self.operator = owners, cast(WindowedOperator, self.operators[name])
-        self._past = np.zeros(len(owners), np.int64)  # rows of each port that the old shard had and that come again
+        self._past = np.zeros(len(owners), np.int64)  # by port: rows that the old shard processed and that are replayed
         if recovery is not None:
             recovery.load(self.operator)
             self._past = recovery.cut.rows - recovery.unsaved.rows
             self.operator.repeat(recovery.past)
 
     def push(self, name: str, event: Any, *, until: OrderKey | None = None) -> list[Output]:
-        """Rows of the past, all of which are counted, and of others its own."""
+        """Push all replayed rows, and of the others those that the new shard owns."""
         rows = Views.of(event) if not isinstance(event, Views) else event
         _, port = self._entry(name)
         last = told_by_row(self._last_key(name, rows))
@@ -91,17 +90,17 @@ class Heir(Engine):
         past = min(rows.rows, int(self._past[port]))
         self._past[port] -= past
         if past < rows.rows:
-            chosen = self._owners[port].owns(rows)
-            chosen[:past] = True
-            rows = rows.take(np.flatnonzero(chosen))
+            selected = self._owners[port].owns(rows)
+            selected[:past] = True
+            rows = rows.take(np.flatnonzero(selected))
         return super().push(name, rows, until=until) if rows.rows else self.advance(name, until)
 
 
 def gather(heirs: Iterable[Heir]) -> OperatorState:
-    """The state of the new shard, when all of its heirs have come to one key."""
+    """The state of the new shard, when all of its heirs have reached one key."""
     operators = [heir.operator for heir in heirs]
     if any(operator.repeating for operator in operators):
-        raise DataError("an old shard had come further than its input is there for: a part of it was deleted or lost")
+        raise DataError("an old shard had processed more input than exists now: a part of it was deleted or lost")
     return merge_states([operator.snapshot() for operator in operators])
 
 
@@ -113,7 +112,7 @@ def founded(
     numbers: Mapping[str, int],
     wanted: Wanted | None = None,
 ) -> bytes:
-    """The first record of a new shard, with everything that is in its windows when its input has come to a key."""
+    """The first record of a new shard, with the contents of all its windows when its input has reached `key`."""
     operator = cast(WindowedOperator, make_operator(graph, name, None if wanted is None else wanted[name]))
     operator.restore([state])
     groups = np.unique(np.concatenate([store.live() for store in operator.stores.values()]))

@@ -1,8 +1,8 @@
-"""The records of a stream for people: what each says in a line, and whether they hold together.
+"""Lists the records of a stream, one line each, and checks their consistency.
 
-Frames rise by one from record to record of a life; a new life goes on behind the frame that it came back to. So the
-number of a record is at most one more than that of the one before it; and what is needed to come back to the newest has
-to be there.
+Frames increase by one from record to record of an incarnation; a new incarnation continues after the frame that it
+recovered to. So a record's frame is at most one more than that of the record before it. Everything that is needed to
+recover to the newest record must exist.
 """
 
 from collections.abc import Iterator
@@ -18,20 +18,20 @@ from riprap.streams import PersistentStream, StoredMark
 class RecordLine:
     """One record."""
 
-    position: int  # of the row that comes next in the stream
-    epoch: int  # life that wrote it
+    position: int  # of the next row in the stream
+    epoch: int  # of the incarnation that wrote it
     frame: int
     bytes: int
     opened: int
     checked: int
     closed: int
     open: int  # windows, after it
-    unsaved: int  # frame after which the first row came that no record has
-    replay: int  # rows of input that would be read again
+    unsaved: int  # frame after which the first row arrived that no record contains
+    replay: int  # rows of input that a recovery would replay
 
 
 def records(stream: PersistentStream) -> Iterator[RecordLine]:
-    """Every record of a stream, oldest first; raises `DataError` at what is not one."""
+    """Every record of a stream, oldest first; raises `DataError` at an invalid one."""
     for item in stream.read(from_position=stream.first_position(), marks=True):
         if isinstance(item, StoredMark) and item.kind == "record":
             yield line(decode(item.payload), item.header.position, item.header.epoch, len(item.payload))
@@ -52,20 +52,20 @@ def line(record: Record, position: int, epoch: int, size: int) -> RecordLine:
 
 
 def check(stream: PersistentStream) -> tuple[int, list[str]]:
-    """How many records there are, and what is wrong with them."""
-    wrong: list[str] = []
+    """The number of records, and the problems with them."""
+    problems: list[str] = []
     count, before = 0, None
     try:
-        for found in records(stream):
+        for current in records(stream):
             count += 1
-            if before is not None and found.frame > before.frame + 1:
-                wrong.append(
-                    f"record {found.frame} at position {found.position} follows record {before.frame}: "
+            if before is not None and current.frame > before.frame + 1:
+                problems.append(
+                    f"record {current.frame} at position {current.position} follows record {before.frame}: "
                     "one between them is missing"
                 )
-            before = found
+            before = current
         if count:
             recover(found.payload for found in stream.records_backwards())
     except DataError as error:
-        wrong.append(str(error))
-    return count, wrong
+        problems.append(str(error))
+    return count, problems

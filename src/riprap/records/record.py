@@ -1,24 +1,24 @@
-"""A record: what changed in an operator's windows up to a cut, as bytes that lie in its output stream.
+"""A record: the changes of an operator's windows up to a cut, as bytes in its output stream.
 
-A record belongs to a *frame*: everything that happened since the record before it. It has the windows that opened and
-closed in the frame, the content of some windows as it is at the cut (*checked*), how many windows are open, the whole
-numbers of the operator's state, and two points: the cut itself, and the last one after which a row came that no record
-has (*unsaved*). From those on the input has to be read again.
+A record belongs to a *frame*: everything since the previous record. It contains the windows that opened and closed in
+the frame, the contents of some windows at the cut (*checked*), the number of open windows, the scalars of the
+operator's state, and two points: the cut, and the latest point that precedes all rows that no record contains
+(*unsaved*). A recovery replays the input from *unsaved* on.
 
 Format, integers little-endian:
 
     4s  magic `RCEC`   u16 version 1   u16 ports   u32 length of the names   u32 opened   u32 closed   u32 checked
     text    the names, JSON: {"numbers": [...], "scalars": [...]}
-    i64     open, now; windows opened, checked, closed, and opened and closed within one frame, all since the beginning
+    i64     open, now; windows opened, checked, closed, and opened and closed within one frame, all since the start
     i64     the cut, then unsaved: frame, key (4), rows by port, punctuations by port, numbers as named
     i64     scalars as named
     opened  u64 hash each; by port i64 insertion index of its first row each; by port i64 rows before that each
     closed  u64 hash each
     checked u8 whole or not each; for each stateful port an Arrow stream of the table of keys and one of rows, as in
-            `operators.contract.State`; in front of each pair u32 port, u64 length
+            `operators.contract.State`; before each pair u32 port, u64 length
 
-A frame closes windows before it opens others of the same groups, and checks what is open behind it. The checksum is
-that of the stream's entry; what cannot be a record is refused with a sentence.
+A frame first closes windows, then opens others of the same groups, then checks open ones. The stream's entry has the
+checksum; invalid data raises `DataError`.
 """
 
 import json
@@ -43,22 +43,22 @@ _TOTALS = ("open", "now", "opened", "checked", "closed", "within")
 
 @dataclass(frozen=True)
 class RecordPoint:
-    """A cut: the last frame before it, the key that the operator's input had reached, and how much had come."""
+    """A cut: the last frame before it, the watermark of the operator's input, and the number of items so far."""
 
     frame: int
     key: OrderKey
     rows: np.ndarray  # by port
     marks: np.ndarray
-    numbers: Mapping[str, int] = field(default_factory=dict)  # of whoever hosts the operator
+    numbers: Mapping[str, int] = field(default_factory=dict)  # of the operator's host
 
 
 @dataclass(frozen=True)
 class RecordTotals:
-    """Since the beginning, but for `open` and `now`, which are at the cut."""
+    """Totals since the start; `open` and `now` are values at the cut."""
 
     open: int = 0  # windows
     now: int = 0  # greatest _ts
-    opened: int = 0  # events in records
+    opened: int = 0  # entries in records
     checked: int = 0
     closed: int = 0
     within: int = 0  # windows that opened and closed within a frame
@@ -66,7 +66,7 @@ class RecordTotals:
 
 @dataclass(frozen=True)
 class Record:
-    """Arrays of `opened` have a line for each port."""
+    """`at` and `start` have a row per port and a column per window in `opened`."""
 
     cut: RecordPoint
     unsaved: RecordPoint
@@ -97,7 +97,7 @@ def encode(record: Record) -> bytes:
     integers = [getattr(record.totals, name) for name in _TOTALS]
     for point in (record.cut, record.unsaved):
         integers += [point.frame, *point.key, *point.rows.tolist(), *point.marks.tolist()]
-        integers += [point.numbers.get(name, 0) for name in record.cut.numbers]  # 0: at the beginning
+        integers += [point.numbers.get(name, 0) for name in record.cut.numbers]  # 0: at the start
     integers += record.scalars.values()
     parts: list[bytes | memoryview] = [
         _PREFIX.pack(_MAGIC, _VERSION, ports, len(names), len(record.opened), len(record.closed), len(record.whole)),
@@ -118,7 +118,7 @@ def encode(record: Record) -> bytes:
 
 
 def decode(data: bytes) -> Record:
-    """What `encode` gave; raises `DataError` if it is not a record."""
+    """The inverse of `encode`; raises `DataError` if it is not a record."""
     try:
         return _Decoder(data).record()
     except (struct.error, ValueError, KeyError, TypeError, pa.ArrowException, OverflowError) as error:
@@ -133,7 +133,7 @@ class _Decoder:
 
     def _bytes(self, size: int) -> bytes:
         if size < 0 or self._at + size > len(self._data):
-            raise ValueError("it is cut short")
+            raise ValueError("it is truncated")
         self._at += size
         return self._data[self._at - size : self._at]
 
@@ -143,7 +143,7 @@ class _Decoder:
     def record(self) -> Record:
         magic, version, ports, length, opened, closed, checked = _PREFIX.unpack(self._bytes(_PREFIX.size))
         if magic != _MAGIC or version != _VERSION or not 1 <= ports <= _MOST_PORTS:
-            raise ValueError("it begins with something else")
+            raise ValueError("its header is wrong")
         names = json.loads(self._bytes(length))
         numbers, scalars = list(names["numbers"]), list(names["scalars"])
         totals = RecordTotals(*self._array("<i8", len(_TOTALS)).tolist())

@@ -1,7 +1,7 @@
-"""Records of one operator, made as it goes on: on its own thread, between two calls, so that each is a consistent cut.
+"""Makes the records of one operator, on its thread and between two of its calls, so that each is a consistent cut.
 
-`record` ends the frame and gives what is to be appended with the output of the frame. The points of frames that some
-window's unsaved rows come after are remembered, those of others forgotten.
+`record` ends the frame and returns the record to append with the output of the frame. The recorder retains the points
+of frames after which some window has unsaved rows, and drops the others.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ from riprap.records.check_schedule import CheckPace, Schedule
 from riprap.records.record import Record, RecordPoint, RecordTotals
 
 VERSION = "_version"  # of the operator's state, among the scalars of a record
-_LOOK = 65_536  # groups that are looked at in one frame for windows that need old records
-_POINTS = 4096  # that may be remembered beyond those needed, before they are looked through
+_LOOK = 65_536  # groups that one frame searches for windows that need old records
+_POINTS = 4096  # points that may be retained before unneeded ones are dropped
 
 
 class Recorder:
-    """`begins`: the point at which recording begins, frame 0 of a stream or the last one of another life."""
+    """`begins`: the point at which recording starts: frame 0 of a stream, or the last one of another incarnation."""
 
     def __init__(
         self,
@@ -40,37 +40,37 @@ class Recorder:
         if begins is not None:
             self._points = {begins.frame: begins}
         self.checked_rows = 0  # in the last record
-        self._looked = 0  # up to which group windows were looked for that need old records
+        self._looked = 0  # the group up to which windows were searched that need old records
 
     def remember(self, point: RecordPoint) -> None:
-        """A point that unsaved rows of restored windows come after."""
+        """Retain a point after which restored windows have unsaved rows."""
         self._points[point.frame] = point
 
     @property
     def frame(self) -> int:
-        """The one that is going on."""
+        """The current frame."""
         return self.tracker.frame
 
     def due(self) -> bool:
-        """Whether something is to be recorded although nothing is given out."""
+        """Whether a record is due although nothing is emitted."""
         return self.tracker.eventful or self.schedule.due(self.tracker.now, self.tracker.since)
 
     def record(self, key: OrderKey, numbers: Mapping[str, int], *, press: int = 0, everything: bool = False) -> Record:
-        """The record of this frame, which ends here. Windows whose oldest record is of a frame before `press`, M of
-        them at most, are checked whole; `everything`: all windows are."""
+        """End the frame and return its record. At most M windows whose oldest record is of a frame before `press` are
+        checked completely; `everything`: all windows are."""
         tracker, schedule, frame = self.tracker, self.schedule, self.tracker.frame
-        tracker.look()
+        tracker.collect()
         if tracker.eventful:
             schedule.opened(tracker.opened_since())
         schedule.age(tracker.now, tracker.number, tracker.since)
-        chosen = np.empty(0, np.int64)
+        selected = np.empty(0, np.int64)
         if schedule.due(tracker.now, tracker.since):
-            chosen = tracker.close_empty(schedule.shoot(tracker.now, tracker.number))
-            chosen = chosen[tracker.base[chosen] >= 0]
-        pressed = self._pressed(press, chosen)
+            selected = tracker.close_empty(schedule.shoot(tracker.now, tracker.number))
+            selected = selected[tracker.base[selected] >= 0]
+        pressed = self._pressed(press, selected)
         if everything:
-            chosen, pressed = chosen[:0], tracker.close_empty(np.flatnonzero(tracker.number >= 0))
-        whole, tables = self._check(chosen, pressed)
+            selected, pressed = selected[:0], tracker.close_empty(np.flatnonzero(tracker.number >= 0))
+        whole, tables = self._check(selected, pressed)
         happened = tracker.happened()
         totals = self.totals
         self.totals = RecordTotals(
@@ -94,26 +94,27 @@ class Recorder:
 
     @property
     def oldest(self) -> int:
-        """The frame of the oldest record that is needed to come back to the last one."""
+        """The frame of the oldest record that a recovery needs."""
         return self.tracker.origins.least(self.tracker.frame - 1)
 
-    def _pressed(self, press: int, chosen: np.ndarray) -> np.ndarray:
+    def _pressed(self, press: int, selected: np.ndarray) -> np.ndarray:
         tracker = self.tracker
         if press <= 0 or tracker.origins.least(tracker.frame) >= press:
             return np.empty(0, np.int64)
-        first, room = self._looked, len(tracker.number)  # a part of the groups at a time, so that no look is long
+        first, room = self._looked, len(tracker.number)  # some groups at a time, to bound the cost
         until = min(first + _LOOK, room)
         behind = first + np.flatnonzero((tracker.number[first:until] >= 0) & (tracker.origin[first:until] < press))
         most = self.schedule.pace.shot
         self._looked = int(behind[most]) if len(behind) > most else until % room
         behind = behind[:most]
-        return tracker.close_empty(behind[~np.isin(behind, chosen)])
+        return tracker.close_empty(behind[~np.isin(behind, selected)])
 
     def _check(
-        self, chosen: np.ndarray, pressed: np.ndarray
+        self, selected: np.ndarray, pressed: np.ndarray
     ) -> tuple[np.ndarray, dict[int, tuple[pa.RecordBatch, pa.RecordBatch]]]:
-        """The content of windows: the rows since their last record, or all where those before are more than it."""
-        groups = np.concatenate([chosen, pressed])
+        """The contents of windows: the rows since their last record; or all rows, if the records of the window would
+        otherwise have more rows than the window."""
+        groups = np.concatenate([selected, pressed])
         self.checked_rows = 0
         if not len(groups):
             return np.empty(0, bool), {}
@@ -123,7 +124,7 @@ class Recorder:
             held = store.tail[groups] - store.head[groups]
             size += held
             new += np.minimum(held, store.tail[groups] - tracker.saved[port][groups])
-        whole = (tracker.chain[groups] + new > size) | (np.arange(len(groups)) >= len(chosen)) | (new == size)
+        whole = (tracker.chain[groups] + new > size) | (np.arange(len(groups)) >= len(selected)) | (new == size)
         tables = {}
         for port, store in stores.items():
             tail = store.tail[groups]

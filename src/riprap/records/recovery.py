@@ -1,13 +1,12 @@
-"""Coming back: from the records of a stream, newest first, to the state at the newest and where to read input again.
+"""Recovery from records: reads them newest first, to the state at the newest cut and the point from which to replay.
 
-The newest record says how many windows are open. Records are read back until that many have been found, each with all
-that is needed to put it together: the window's newest record says whether it is open (what is older of its group does
-not count then), a *checked* that is not whole needs the ones before it, back to a whole one. How far that is depends on
-the windows, not on how long the stream is. What is lost at the end of a stream is lost with the rows beside it.
+The newest record has the number of open windows. Records are read backwards until that many windows are complete. A
+window's newest record decides whether it is open (older records of its group do not count then); a *checked* entry that
+is not whole needs the ones before it, back to a whole one. How many records are read depends on the windows, not on the
+length of the stream. Records that are lost at the end of a stream are lost together with the rows beside them.
 
-`RecordedState.into` puts the content into a fresh operator, which then repeats the input since `unsaved` and ignores
-what it
-has (`operators/repeating.py`).
+`RecordedState.into` loads the contents into a fresh operator, which then replays the input since `unsaved` and ignores
+the rows that it already has (`operators/repeating.py`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,16 +23,16 @@ from riprap.records.check_schedule import CheckPace
 from riprap.records.record import Record, RecordPoint, RecordTotals, decode
 from riprap.records.recorder import VERSION, Recorder
 
-# What is known of a window on the way back.
+# The state of a window while records are read backwards.
 _UNKNOWN, _NEEDS_MORE, _COMPLETE, _CLOSED = 0, 1, 2, 3
 
 
 @dataclass(frozen=True)
 class RecordedState:
-    """What the records of one stream say of its newest cut."""
+    """The state at the newest cut of a stream, from its records."""
 
     cut: RecordPoint
-    unsaved: RecordPoint  # the input is read again from here on
+    unsaved: RecordPoint  # the input is replayed from here on
     totals: RecordTotals
     scalars: Mapping[str, int]
     windows: HashNumbers  # that are open
@@ -47,12 +46,12 @@ class RecordedState:
     records_read: int
 
     def into(self, operator: WindowedOperator, pace: CheckPace) -> "Coming":
-        """A fresh operator gets what the records have, and repeats what comes until it is where it was."""
+        """Load a fresh operator, which then replays its input up to the cut."""
         self.load(operator)
         return Coming(self, operator, pace)
 
     def load(self, operator: WindowedOperator) -> None:
-        """A fresh operator gets what the records have."""
+        """Load the recorded state into a fresh operator."""
         for part in self.parts:
             for port, (keys, rows) in part.items():
                 operator.stores[port].load(f"port{port}", {f"port{port}.keys": keys, f"port{port}.rows": rows})
@@ -60,7 +59,7 @@ class RecordedState:
 
     @property
     def past(self) -> RecordedWindows:
-        """What it has to repeat then."""
+        """What the operator has to replay then."""
         cut, unsaved = self.cut, self.unsaved
         return RecordedWindows(
             self.windows, self.start, self.at, self.bare, self.boundary, self.scalars,
@@ -69,14 +68,14 @@ class RecordedState:
 
 
 class Coming:
-    """An operator on its way back, and recording as soon as it is there."""
+    """A recovering operator, which starts to record when it has reached the cut."""
 
     def __init__(self, recovery: RecordedState, operator: WindowedOperator, pace: CheckPace) -> None:
         self._recovery, self._operator, self._pace = recovery, operator, pace
-        self.recorder: Recorder | None = None  # None: not there yet
-        operator.repeat(recovery.past, self._there)
+        self.recorder: Recorder | None = None  # None: still replaying
+        operator.repeat(recovery.past, self._replayed)
 
-    def _there(self, repetition: Repetition) -> None:
+    def _replayed(self, repetition: Repetition) -> None:
         recovery, operator, tracker = self._recovery, self._operator, self._operator.track()
         groups = repetition.groups()
         bases = np.where(repetition.seen, recovery.unsaved.frame, -1)
@@ -93,7 +92,7 @@ class Coming:
 
 
 def recover(records: Iterable[bytes]) -> RecordedState | None:
-    """From records as a stream gives them backwards, of which it takes as many as it needs; None: there is none."""
+    """The state from a stream's records, newest first; reads only as many as it needs. None: there are none."""
     newest: Record | None = None
     read = 0
     for data in records:
@@ -101,22 +100,22 @@ def recover(records: Iterable[bytes]) -> RecordedState | None:
         read += 1
         if newest is None:
             newest = record
-            back = _Back(len(record.cut.rows))
-        back.take(record)
-        if back.complete == newest.totals.open and not back.partly:
+            windows = _BackwardScan(len(record.cut.rows))
+        windows.take(record)
+        if windows.complete == newest.totals.open and not windows.partly:
             break
     if newest is None:
         return None
-    if back.complete != newest.totals.open or back.partly:
+    if windows.complete != newest.totals.open or windows.partly:
         raise DataError(
             f"the records of the stream end before all {newest.totals.open} open windows are found "
-            f"({back.complete} are): a part of it was deleted or lost; run again from the start"
+            f"({windows.complete} are): a part of it was deleted or lost; run again from the start"
         )
-    return back.recovery(newest, record.cut, read)
+    return windows.recovery(newest, record.cut, read)
 
 
-class _Back:
-    """What is known of windows while records are read from the newest on."""
+class _BackwardScan:
+    """The windows found so far, while records are read backwards."""
 
     def __init__(self, ports: int) -> None:
         self._windows = HashNumbers()
@@ -130,7 +129,7 @@ class _Back:
         self.complete = self.partly = 0
 
     def take(self, record: Record) -> None:
-        """Within a frame: windows close, others open, and what is open then is checked."""
+        """Process a frame backwards: a frame closes windows, then opens others, then checks open ones."""
         self._checked(record)
         self._opened(record)
         self._closed(record)
@@ -157,11 +156,11 @@ class _Back:
         if not wanted.any():
             return
         newest = state == _UNKNOWN
-        chosen = numbers[newest]
-        self._boundary[chosen] = record.scalars.get("boundary", 0)
-        self._start[:, chosen] = record.cut.rows[:, None]
+        selected = numbers[newest]
+        self._boundary[selected] = record.scalars.get("boundary", 0)
+        self._start[:, selected] = record.cut.rows[:, None]
         for port, (keys, _) in record.checked.items():
-            self._at[port, chosen] = keys.column("_tail").to_numpy()[newest]
+            self._at[port, selected] = keys.column("_tail").to_numpy()[newest]
         whole = wanted & record.whole
         self.partly += int((newest & ~record.whole).sum()) - int(((state == _NEEDS_MORE) & record.whole).sum())
         self._state[numbers[wanted & ~record.whole]] = _NEEDS_MORE
@@ -181,9 +180,9 @@ class _Back:
         numbers = self._numbers(record.opened)
         state = self._state[numbers]
         newest = state == _UNKNOWN
-        chosen = numbers[newest]
-        self._bare[chosen] = True
-        self._start[:, chosen], self._at[:, chosen] = record.start[:, newest], record.at[:, newest]
+        selected = numbers[newest]
+        self._bare[selected] = True
+        self._start[:, selected], self._at[:, selected] = record.start[:, newest], record.at[:, newest]
         started = newest | (state == _NEEDS_MORE)
         self.partly -= int((state == _NEEDS_MORE).sum())
         self._complete(numbers[started], record.cut.frame)
@@ -194,20 +193,20 @@ class _Back:
 
     def recovery(self, newest: Record, oldest: RecordPoint, read: int) -> RecordedState:
         count = self._windows.count
-        chosen = np.flatnonzero(self._state[:count] == _COMPLETE)
+        selected = np.flatnonzero(self._state[:count] == _COMPLETE)
         windows = HashNumbers()
-        windows.add(self._windows.hashes[chosen])
+        windows.add(self._windows.hashes[selected])
         return RecordedState(
             newest.cut,
             newest.unsaved,
             newest.totals,
             newest.scalars,
             windows,
-            self._start[:, chosen],
-            self._at[:, chosen],
-            self._bare[chosen],
-            self._boundary[chosen],
-            self._origin[chosen],
+            self._start[:, selected],
+            self._at[:, selected],
+            self._bare[selected],
+            self._boundary[selected],
+            self._origin[selected],
             tuple(reversed(self._parts)),
             oldest,
             read,
