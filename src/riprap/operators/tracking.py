@@ -187,10 +187,7 @@ class Tracker:
         """Sliding windows open in those of `groups` that are `fresh`, unless all their rows are evicted already;
         `rows`: rows that had arrived on each port before.
         """
-        alive = np.zeros(len(groups), bool)
-        for store in self._operator.stores.values():
-            alive |= (store.tail[groups] > store.head[groups]) | (store.tail[groups] % store.period != 0)
-        fresh &= alive
+        fresh &= self._alive(groups)
         times = np.full(int(fresh.sum()), ts, np.int64)
         self._open(groups[fresh], times, tails[:, fresh], np.repeat(rows[:, None], len(times), axis=1))
 
@@ -284,11 +281,16 @@ class Tracker:
         """Close those of these windows from which all rows were evicted; return the others."""
         self.collect()
         self._operator.settle(groups)
-        alive = np.zeros(len(groups), bool)
-        for store in self._operator.stores.values():
-            alive |= (store.tail[groups] > store.head[groups]) | (store.tail[groups] % store.period != 0)
+        alive = self._alive(groups)
         self.close(groups[~alive])
         return groups[alive]
+
+    def _alive(self, groups: np.ndarray) -> np.ndarray:
+        """Which of these groups are live in a store."""
+        alive = np.zeros(len(groups), bool)
+        for store in self._operator.stores.values():
+            alive |= store.alive(groups)
+        return alive
 
     # Frames -----------------------------------------------------------------------------------------------------------
 
