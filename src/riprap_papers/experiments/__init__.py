@@ -1,1 +1,1 @@
-"""Experiments of the papers, as functions: apps, runs, kills and what was measured."""
+"""Experiments of the papers, as functions: apps, runs, kills and measurements."""

@@ -1,14 +1,13 @@
-"""Figure 3.10: a consumer dies and comes back, and its producer hands it what it missed. On real elements, with a real
-kill.
+"""Figure 3.10: a consumer is killed, restarts and reads what it missed. With real elements and a real kill.
 
-Two filters, A and B, each in an element of its own, keep what they give out in persistent streams. B is killed with
-SIGKILL; A goes on and keeps its output; Spark starts B again, which reads A's stream from where its own ended. What
-reaches the receiver is read from the receiver's stream afterwards: every append says when it was written.
+Two filters, A and B, each in its own element, write their output to persistent streams. B is killed with SIGKILL; A
+goes on writing its output; Spark restarts B, which reads A's stream from the position where its own output ended. What
+reached the receiver is read from the receiver's stream afterwards: every append has the time of its writing.
 
     before    tuples a second until the kill
     down      seconds in which nothing reached the receiver
-    catching  tuples a second while B worked off what it had missed
-    caught    seconds from the first tuple after the kill until the receiver was where it would have been
+    catching  tuples a second while B caught up
+    caught    seconds from the first tuple after the kill until the receiver had caught up
     after     tuples a second from then on
 """
 
@@ -70,7 +69,7 @@ def write_input(path: Path, tuples: int, size: int) -> None:
 def reproduce(
     out: Path, *, size: int, rate: float, seconds: float, spark: Any = None, say: Callable[[str], None] = lambda _: None
 ) -> ConsumerReturn:
-    """Run for about `seconds`, kill B after a third of it, and look at what the receiver got when."""
+    """Run for about `seconds`, kill B after a third of it, and measure what the receiver got when."""
     tuples = int(rate * seconds)
     out.mkdir(parents=True, exist_ok=True)
     write_input(out / "input.parquet", tuples, size)
@@ -88,12 +87,12 @@ def reproduce(
 
 
 def told(moments: np.ndarray, rows: np.ndarray, rate: float) -> ConsumerReturn:
-    """What appends of so many rows at these moments (microseconds), of which one gap is the outage, say."""
+    """The rates and times, from the rows and times (microseconds) of appends; the longest gap is the outage."""
     gaps = np.diff(moments)
     last = int(gaps.argmax())
     gone, back = moments[last], moments[last + 1]
     had = np.cumsum(rows)
-    due = had[last] + rate * (moments - gone) / 1e6  # had nothing happened
+    due = had[last] + rate * (moments - gone) / 1e6  # without the kill
     level = np.flatnonzero((np.arange(len(moments)) > last) & (had >= due - rate * BIN / 1e6))
     there = int(level[0]) if len(level) else len(moments) - 1
     timeline = np.bincount((moments - moments[0]) // BIN, rows).astype(int)

@@ -1,10 +1,10 @@
-"""`reproduce corruption`: what wrong bits do to the output of real runs, with one, two and three copies of an operator.
+"""`reproduce corruption`: the effect of bit flips on the output of real runs, with one, two and three copies.
 
-An operator sums by key over short windows. Now and then a bit of a tuple that comes to it is flipped, or one of its
-state, half and half, as published (`--corrupt Sums@2s,…`). A wrong value replaces the right one. A wrong key is
-a group that should not be there: it speaks under an order key that nobody has brought, so de-duplication lets it
-through, and more tuples than without faults reach the sink, as the model says. What came out is compared, key by key,
-with what the engine gives in one process without faults.
+An operator sums by key over short windows. At intervals a bit is flipped, in an input tuple or in its state with equal
+probability, as published (`--corrupt Sums@2s,…`). A wrong value replaces the right one. A wrong key creates a group
+that should not exist: it emits under a new order key, so de-duplication lets it pass, and more tuples than without
+faults reach the sink, as in the model. The output is compared, key by key, with that of the engine in one process
+without faults.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,16 +34,16 @@ class CorruptionOutcome:
     """One run. `more`: rows at the sink beyond those of a run without faults; negative: fewer."""
 
     copies: int
-    tuples: int  # that were struck
+    tuples: int  # with a flipped bit
     states: int
     expected: int
     found: int
-    wrong: int  # rows with other values, or under keys that should not be there
+    wrong: int  # rows with other values, or with keys that should not exist
     lost: int
     doubled: int
     differences: int  # intervals in which copies differed
-    odd: int  # of those, with one copy that was found to be wrong
-    restored: int  # copies that began again with the state of another
+    odd: int  # those of them in which one copy was found to be wrong
+    restored: int  # copies that restored from another copy
 
     @property
     def more(self) -> int:
@@ -58,7 +58,7 @@ def summing(copies: int) -> Graph:
 
 
 def rows(seconds: float, rate: float, seed: int) -> pa.Table:
-    """Tuples as they come at this rate: event time is that of the run."""
+    """Tuples at this rate: event time equals the time of the run."""
     draws = generator(seed, "corruption")
     count = int(seconds * rate)
     numbers = np.arange(count, dtype=np.int64)
@@ -76,13 +76,13 @@ def reproduce(
     out: Path, *, copies: Sequence[int], strikes: int, rate: float, seed: int, spark: Any = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Iterator[CorruptionOutcome]:  # fmt: skip
-    """A run for each number of copies, with so many wrong bits each."""
+    """A run for each number of copies, with `strikes` bit flips each."""
     path = out / "in.parquet"
     times = [_FIRST + _EVERY * at for at in range(strikes)]
     pq.write_table(rows(times[-1] + 3.0, rate, seed), path)
     expected = expected_rows(summing(1), {"In": path})[SINK]
     for number in copies:
-        say(f"{number} {'copies' if number > 1 else 'copy'}, {strikes} wrong bits …")
+        say(f"{number} {'copies' if number > 1 else 'copy'}, {strikes} bit flips …")
         result = run(
             summing(number), {"In": path}, out=out / f"copies-{number}", fuse="none", rate=rate, spark=spark,
             corrupt=",".join(f"{SUMS}@{at:g}s" for at in times),

@@ -1,9 +1,9 @@
-"""The published re-deployment of Bargain Discovery, with real kills: what a crash does to the output, with and without
-HA groups (section 4.5.4 of the dissertation).
+"""The published re-deployment of Bargain Discovery, with real kills: the effect of a crash on the output, with and
+without HA groups (section 4.5.4 of the dissertation).
 
-Each case is a run on Spark in which one operator is killed once. What came out is scored section by section against
-what should have (5,000 input tuples a section, as published), with the metrics of an assessment: R, the section until
-which 90 % of the erroneous ones lie, counted from the kill on, and I, the sum of their squared errors.
+Each case is a run on Spark in which one operator is killed once. The output is scored section by section against the
+expected output (5,000 input tuples a section, as published), with the metrics of an assessment: R, the section up to
+which 90 % of the erroneous ones lie, counted from the kill, and I, the sum of their squared errors.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +36,7 @@ class FailoverOutcome:
     redeployed: bool
     impact: float  # I
     recovery: int  # R, sections
-    lost: int  # output tuples that should be there and are not
+    lost: int  # missing output tuples
     doubled: int
     wrong: int
     failover: float | None  # seconds from the kill to the first tuple of the replica that took over
@@ -91,7 +91,7 @@ def _outcome(
 
 
 def by_section(score: Score, table: pa.Table, sections: int) -> np.ndarray:
-    """The score of each section of the input: an output belongs to that of the tuple that triggered it."""
+    """The score of each section of the input: an output tuple belongs to the section of its trigger."""
     if not table.num_rows:
         return np.zeros(sections)
     (batch,) = table.combine_chunks().to_batches()

@@ -1,17 +1,17 @@
-"""What checkpoints cost a join: the published experiments (table 3.1, figures 3.11 to 3.13) in one process.
+"""The cost of checkpoints of a join: the published experiments (table 3.1, figures 3.11 to 3.13) in one process.
 
 S1 has two integers and a text of 70 bytes, S2 an integer and a text of 10; the window is over S1 alone. Keys are
 uniform; 1,500 of them is inferred from the published rates, which have 5.4 matches to a tuple of S2 in a window of
 8,192 and twice as many in one of twice the size. The per-group join has 50 windows of 1,024 and 600 keys in S2, as
 published.
 
-Blocks of one interval with checkpoints and without alternate. A checkpoint comes in the middle of a block; the clock of
-checkpoints runs in blocks that have them alone. What one costs is the time by which the batches from its capture until
-a while after it was durable took longer than the batches before and behind them, in the same block: speeds of blocks
-that lie seconds apart differ by some per cent on any shared machine, those of neighbours do not. The ratio is interval
-/ (interval + cost); blocks are added until its 95 % confidence interval excludes 0.99, or is within ± 0.005 of its
-mean, or time is up. The plain ratio of whole blocks is told beside it. Published sizes of parts (tuples to a group of a
-window) have no counterpart: here a part is what came between two checkpoints.
+Blocks of one interval alternate, with checkpoints and without. A checkpoint is taken in the middle of a block; the
+clock of checkpoints advances only in blocks with checkpoints. The cost of a checkpoint is the extra time of the batches
+from its capture until shortly after it was durable, compared with the batches before and after them in the same block:
+the speeds of blocks seconds apart differ by some per cent on any shared machine, those of neighbours do not. The ratio
+is interval / (interval + cost); blocks are added until its 95 % confidence interval excludes 0.99, or is within ± 0.005
+of its mean, or time is up. The plain ratio of whole blocks is reported, too. Published sizes of parts (tuples to a
+group of a window) have no counterpart: here a part is what arrived between two checkpoints.
 """
 
 import math
@@ -39,12 +39,12 @@ PUBLISHED_RATIO = 0.99
 WITHIN = 0.005
 KEYS = 1_500
 INTERVALS = (1, 10)  # seconds
-_ROWS, _BATCHES = 2_048, 16  # batches are made beforehand, and given again with new order keys
+_ROWS, _BATCHES = 2_048, 16  # batches are generated in advance and reused with new order keys
 _SECOND = 1_000_000
-_LEAST = 5  # checkpoints, before their cost is believed
-_FEWEST = 20  # batches of a block: with fewer, on a machine that is busy elsewhere, a block may have no match at all
-_AFTERMATH = 0.1  # seconds: how long after it was durable a checkpoint may still be felt
-_AROUND = 4  # spans of a checkpoint, to either side: what its batches are set against
+_LEAST = 5  # checkpoints needed to estimate their cost
+_FEWEST = 20  # batches of a block: on a busy machine a block of fewer may have no match at all
+_AFTERMATH = 0.1  # seconds after a checkpoint is durable that count as its cost
+_AROUND = 4  # spans of a checkpoint, to either side, with which its batches are compared
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class JoinCase:
 
     @property
     def full(self) -> int:
-        """Tuples that its windows hold in all."""
+        """Tuples in all its windows."""
         return self.window * (self.keys[0] if self.per_group else 1)
 
 
@@ -73,7 +73,7 @@ SINGLE = tuple(
 )
 PER_GROUP = JoinCase("50 windows of 1,024", 1_024, True, (50, 600), (2026.52, 75856.67))
 CASES = (*SINGLE, PER_GROUP)
-# What is said of the relative performance, by case and interval in seconds: of input and output.
+# Published relative performance of input and output, by case and interval in seconds.
 PUBLISHED_LOSS: Mapping[tuple[str, int], str] = {
     (SINGLE[0].name, 1): "below 0.95",
     (SINGLE[2].name, 1): "above 0.99 (512 tuples to a group)",
@@ -90,12 +90,12 @@ class JoinOutcome:
     interval: int
     input_rate: float  # without checkpoints
     output_rate: float
-    ratio: float  # interval / (interval + what a checkpoint costs)
+    ratio: float  # interval / (interval + cost of a checkpoint)
     low: float  # of the ratio, 95 %
     high: float
-    block_ratio: float  # of tuples taken in whole blocks
-    output_ratio: float  # of tuples given out in whole blocks
-    cpu_ratio: float  # tuples per second of CPU, in which the writing thread counts in full
+    block_ratio: float  # of input tuples in whole blocks
+    output_ratio: float  # of output tuples in whole blocks
+    cpu_ratio: float  # tuples per second of CPU, including the writing thread
     pairs: int
     achieved: float  # seconds from one checkpoint to the next
     checkpoint_bytes: float
@@ -108,7 +108,7 @@ class JoinOutcome:
 
 
 def measure(case: JoinCase, interval: int, seconds: float, *, block: float | None = None) -> JoinOutcome:
-    """Run one case for at most so many seconds, at least five pairs of blocks. `block`: seconds, for tests."""
+    """Run one case for at most `seconds`, with at least five pairs of blocks. `block`: seconds, for tests."""
     with scratch("joins") as folder:
         trial = _Trial(case, interval, str(folder), block or float(interval))
         until, pairs = SYSTEM_CLOCK.monotonic() + seconds, list[tuple[_Block, _Block]]()
@@ -129,18 +129,18 @@ def confidence(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def relative(interval: int, lost: float) -> float:
-    """Tuples taken with checkpoints over those without. An end of a wide interval of costs may be below that of having
-    no time to spend at all: it says nothing, and is some great ratio.
+    """Tuples processed with checkpoints, relative to without. A negative end of a wide interval of costs may leave
+    no time at all: it means nothing, and gives some large ratio.
     """
     return interval / max(interval + lost, interval / 1_000)
 
 
 def cost(ends: np.ndarray, begun: float, over: float, aftermath: float) -> float | None:
-    """Seconds that a checkpoint took from the batches around it; None if none came before it.
+    """The cost of a checkpoint in seconds, from the batches around it; None if there is none before it.
 
-    `ends`: when each batch of a block ended, the block beginning at 0. The checkpoint was captured at `begun`, behind a
-    batch, and durable at `over`. Batches that end in that span and in its aftermath are set against the mean of those
-    nearest to it, as many on either side, so that a machine that becomes slower or faster does not count.
+    `ends`: when each batch of a block ended; the block starts at 0. The checkpoint was captured at `begun`, after a
+    batch, and durable at `over`. Batches that end in that span and its aftermath are compared with the mean of the
+    nearest ones, equally many on either side, so that a trend in the machine's speed does not count.
     """
     first = int(np.searchsorted(ends, begun, "right"))  # batches before the capture
     last = min(int(np.searchsorted(ends, over + aftermath, "left")) + 1, len(ends))
@@ -169,7 +169,7 @@ def _outcome(case: JoinCase, interval: int, pairs: "list[tuple[_Block, _Block]]"
 
 @dataclass(frozen=True)
 class _Block:
-    """Tuples per second taken and given out, and taken per second of CPU."""
+    """Input and output tuples per second, and input tuples per second of CPU."""
 
     taken: float
     given: float
@@ -187,17 +187,17 @@ def graph_of(case: JoinCase) -> Graph:
 
 
 class _Trial:
-    """One engine, run block by block; its windows are full before the first."""
+    """One engine, run block by block; its windows are full before the first block."""
 
     def __init__(self, case: JoinCase, interval: int, directory: str, block: float) -> None:
         self.engine, self.block = Engine(graph_of(case)), block
-        # In tests a block is shorter than an interval: the clock of checkpoints goes the faster.
+        # In tests a block is shorter than an interval, and the clock of checkpoints is faster.
         self.pace = interval / block
         self.writer = Checkpointer(LocalStorage(directory), "J", 1, {"J": ["J"]})
         self.deadlines = Deadlines(interval * _SECOND)
         self.with_seconds = 0.0  # on the clock of checkpoints
-        self.costs: list[float] = []  # of each checkpoint that lay within its block, in seconds on that clock
-        self._clock = interval * _SECOND // 2  # so that one comes in the middle of each block
+        self.costs: list[float] = []  # of each checkpoint within its block, in seconds on that clock
+        self._clock = interval * _SECOND // 2  # puts a checkpoint in the middle of each block
         self._at = 0
         self._batches = list(_made(case))
         self.deadlines.due(self._clock)
@@ -228,7 +228,7 @@ class _Trial:
         return _Block(taken / elapsed, given / elapsed, taken / (time.process_time() - cpu))
 
     def _push(self) -> int:
-        """A batch to each source; returns how many tuples came out."""
+        """Process a batch of each source; returns the number of output tuples."""
         numbers = np.arange(self._at * _ROWS, (self._at + 1) * _ROWS)
         key = {"_ts": pa.array(numbers, pa.timestamp("us", "UTC")), "_seq": pa.array(numbers)}
         given = 0

@@ -1,17 +1,17 @@
-"""What persistent output costs: the published experiment (figures 3.5 to 3.9, table 3.1) on a chain of filters.
+"""The cost of persistent output: the published experiment (figures 3.5 to 3.9, table 3.1) on a chain of filters.
 
-A sender, one or more filters, a receiver. A filter looks at an integer of each tuple and lets it pass. Tuples of 256
-bytes to 4 KiB come in batches of 1 to 64 from the sender; a filter gives its output on in blocks of 184 tuples, as the
-published system was found to do. The sender's blocks reach the first filter through a socket; a filter's output goes
+A sender, one or more filters, a receiver. A filter tests an integer of each tuple and passes it on. The sender sends
+tuples of 256 bytes to 4 KiB in batches of 1 to 64; a filter sends its output in blocks of 184 tuples, as the published
+system did. The sender's blocks reach the first filter through a socket; a filter's output goes
 
-    native  through a socket as well, and is kept nowhere
-    async   through a persistent stream, which whoever comes next follows: what was written survives the process
-    fsync   the same, and is synced before anybody sees it
+    native  through a socket as well, and is not stored
+    async   through a persistent stream, which the consumer follows: what was written survives the process
+    fsync   the same, synced before it becomes visible
 
-which is how elements of a run are connected. All of a chain runs in one process, one after another, so a longer chain
-shows what its work costs and not what several machines would do; of a persistent stream the file is read, not memory,
-as by another process. Equation 3.1 says how much memory that takes: M = x · (t_proc + t_store), with x in bytes a
-second; it is computed from the mean times, beside the mean of the bytes that were seen to be on their way.
+as between the elements of a run. All of a chain runs in one process, one after another, so a longer chain
+shows the cost of its work and not what several machines would achieve; a persistent stream is read from its file, as by
+another process. Equation 3.1 gives the memory needed: M = x · (t_proc + t_store), with x in bytes a
+second; it is computed from the mean times and compared with the measured mean of bytes in flight.
 """
 
 import shutil
@@ -41,7 +41,7 @@ PUBLISHED = "2 cores: 63 MB/s without, 28 with; 8 cores: 75 and 50"
 TS = pa.timestamp("us", "UTC")
 SCHEMA = pa.schema([("x", pa.int64()), ("payload", pa.binary()), ("_ts", TS), ("_seq", pa.int64())])
 _TRIM_EVERY = 0.05  # seconds
-_PIECE = 64 << 10  # bytes that a socket takes at once for sure
+_PIECE = 64 << 10  # bytes that a socket always accepts at once
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class ChainOutcome:
     chain: int
     mode: str
     bytes: int
-    seconds: float  # until the receiver had everything
-    worked: float  # seconds of a processor, all threads
-    t_proc: float  # seconds, mean, from a block's first tuple until it is given out
-    t_store: float  # until it counts as kept
-    seen: float  # bytes on their way, mean
+    seconds: float  # until the receiver had received everything
+    worked: float  # seconds of CPU, all threads
+    t_proc: float  # seconds, mean, from a block's first tuple until it is emitted
+    t_store: float  # until it counts as stored
+    seen: float  # bytes in flight, mean
 
     @property
     def rate(self) -> float:
@@ -71,18 +71,18 @@ class ChainOutcome:
 
 
 class _Hop(Protocol):
-    """How blocks get from one to the next."""
+    """The link that carries blocks to the next stage."""
 
-    stored: float  # seconds until blocks counted as kept, all together
-    waiting: int  # bytes that do not count as kept yet
+    stored: float  # total seconds until blocks counted as stored
+    waiting: int  # bytes that do not count as stored yet
 
     def give(self, block: pa.RecordBatch) -> None: ...
 
     def take(self) -> Iterator[pa.RecordBatch]:
-        """Blocks that may be seen by now."""
+        """Blocks that are visible by now."""
 
     def flush(self) -> None:
-        """All that was given may be seen."""
+        """Make everything that was sent visible."""
 
     def close(self) -> None: ...
 
@@ -108,7 +108,7 @@ class _Socket:
         yield from blocks
 
     def flush(self) -> None:
-        """There is nothing to wait for."""
+        """Nothing to wait for."""
 
     def close(self) -> None:
         self._sender.close()
@@ -144,7 +144,7 @@ class _Log:
             self._trim()
 
     def _trim(self) -> None:
-        """As elements do: the consumer says what it will not ask for again, and its producer trims that."""
+        """As elements do: the consumer acknowledges what it will not request again, and its producer trims it."""
         self._trimmed_at = SYSTEM_CLOCK.monotonic()
         if self._stream.stable().segment > self._segment:
             self._segment = self._stream.stable().segment
@@ -186,7 +186,7 @@ def _shaped(event: Event) -> pa.RecordBatch:
 def measure(
     size: int, batching: int, chain: int, mode: str, total: int, directory: Path, *, settling: int = 0
 ) -> ChainOutcome:
-    """Take about `total` bytes of tuples through a chain, after `settling` bytes that do not count."""
+    """Send about `total` bytes of tuples through a chain, after `settling` bytes that do not count."""
     hops: list[_Hop] = [_Socket() if mode == "native" else _Log(directory / f"chain-{at}", mode) for at in range(chain)]
     filters, first_hop = [_Filter(hop) for hop in hops], _Socket()
     settled = settling // size // BLOCK * BLOCK
@@ -201,7 +201,7 @@ def measure(
             begin, worked = SYSTEM_CLOCK.monotonic(), time.process_time()
         own = numbers[first : first + BLOCK]
         block = pa.RecordBatch.from_arrays([pa.array(own), payload, pa.array(own, TS), pa.array(own)], schema=SCHEMA)
-        for at in range(0, BLOCK, batching):  # as the sender injects them
+        for at in range(0, BLOCK, batching):  # as the sender sends them
             block.slice(at, batching).validate()
         first_hop.give(block)
         received += _pass_on(first_hop, filters)
@@ -219,7 +219,7 @@ def measure(
 
 
 def _flush(first: _Hop, filters: list[_Filter]) -> int:
-    """Everything that was given out arrives; tuples that the receiver gets."""
+    """Deliver everything that was emitted; returns the tuples that the receiver gets."""
     received = 0
     for one in filters:
         one.out.flush()
@@ -228,7 +228,7 @@ def _flush(first: _Hop, filters: list[_Filter]) -> int:
 
 
 def _pass_on(first: _Hop, filters: list[_Filter]) -> int:
-    """Everything that may be seen goes on as far as it may; tuples that the receiver gets."""
+    """Forward everything that is visible; returns the tuples that the receiver gets."""
     hop: _Hop = first
     for one in filters:
         for block in hop.take():

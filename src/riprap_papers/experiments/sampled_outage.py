@@ -1,14 +1,14 @@
-"""Accuracy against recovery time: what a share of the tuples that came during an outage is worth.
+"""Accuracy against recovery time, if a share of the tuples of an outage is retained.
 
 Published as a suggestion, without numbers: instead of all tuples that a failed operator missed (upstream backup), or
-none (a gap), keep a share of them. Bargain Discovery runs as two elements, one with the source and one with the rest,
+none (a gap), retain a share of them. Bargain Discovery runs as two elements, one with the source and one with the rest,
 in this process, with a shelf on disk between them (`retain("while-down", sample=p)`). In the middle of the input the
-second one goes, as a kill would take it; a part of the input later another one comes, with the newest checkpoint.
+second element ends as if killed; a part of the input later another incarnation starts from the newest checkpoint.
 
-    seconds  until it has had what was kept for it: reading, sending and computing, without detection and restart
-    quality  sum(gain) of what came in during the outage, against a run without faults: a quality score
-    found    of the bargains of the outage, the share that came out
-    error    of those that came out, the mean difference of their average price from the right one, relative
+    seconds  until it has processed what was retained: reading, sending and computing, without detection and restart
+    quality  sum(gain) of the input of the outage, relative to a run without faults: a quality score
+    found    of the bargains of the outage, the share that was found
+    error    of those found, the mean relative difference of their average price from the right one
 """
 
 import shutil
@@ -42,9 +42,9 @@ from riprap.testing.simulated import VirtualClock
 from riprap_papers.experiments.window_records import LogHost, TableFeed
 
 SHARES = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
-_ROOM = 64  # messages under way
+_ROOM = 64  # messages in flight
 _BATCH = 1_024  # rows
-_TURN = 5_000  # µs that a turn takes on the clock of checkpoints, so that where they lie does not depend on the machine
+_TURN = 5_000  # µs of a turn on the clock of checkpoints, so that their positions do not depend on the machine
 _NONE = 1e-15
 
 
@@ -52,9 +52,9 @@ _NONE = 1e-15
 class OutagePoint:
     """One outage."""
 
-    share: float  # 0: nothing is kept, a gap
-    missed: int  # tuples that came during the outage
-    kept: int  # of those, and of what was on its way
+    share: float  # 0: nothing is retained, a gap
+    missed: int  # tuples that arrived during the outage
+    kept: int  # of those, and of those in flight
     seconds: float
     quality: float
     found: float
@@ -62,7 +62,7 @@ class OutagePoint:
 
 
 class _Pair(LogHost):
-    """The host of both elements: messages, acknowledgements and what came out are lists."""
+    """The host of both elements: messages, acknowledgements and output are lists."""
 
     def __init__(self, layout: Layout, directory: Path) -> None:
         super().__init__(None, layout, layout.pes[0], 1)
@@ -102,7 +102,7 @@ class _Pair(LogHost):
 
 
 def protected(share: float) -> Graph:
-    """Bargain Discovery, with what leaves TradeQuote kept while its consumers are down. A share of 0 keeps no row."""
+    """Bargain Discovery, retaining the output of TradeQuote while its consumers are down. A share of 0: no row."""
     graph = build()
     for name in ("Aggregator", "BargainIndex"):
         graph = graph.with_operator(replace(graph[name], annotations=checkpoint(every="20ms")))
@@ -111,7 +111,7 @@ def protected(share: float) -> Graph:
 
 
 class _Gate(TableFeed):
-    """A source that brings nothing while a consumer catches up: what is measured is the time for what was kept."""
+    """A source that emits nothing while a consumer catches up, so that only the retained tuples are timed."""
 
     shut = False
 
@@ -186,7 +186,7 @@ def _point(share: float, batch: pa.RecordBatch, golden: pa.Table, outage: range,
 
 
 def _scored(share: float, out: pa.Table, golden: pa.Table, outage: range, kept: int, seconds: float) -> OutagePoint:
-    """Bargains are known by the number of their quote, which is that of its row of the input."""
+    """Identifies bargains by the number of their quote, which is its row number in the input."""
 
     def within(table: pa.Table) -> dict[int, tuple[float, float]]:
         seq = table["_seq"].to_numpy()

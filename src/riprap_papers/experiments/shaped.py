@@ -1,12 +1,12 @@
-"""Apps in the shape of published topologies, whose operators wait instead of working.
+"""Apps in the shape of published topologies, whose operators wait instead of computing.
 
-The model of recovery has a core for each task; here two have to carry dozens of processes. So an operator's work is
-timed waiting: each tuple takes it so many microseconds, during which the core is free. What is measured is then how
-long recoveries take by their structure, and not how many cores there are.
+The recovery model assumes a core for each task; here two cores run dozens of processes. So an operator simulates work
+by waiting a number of microseconds per tuple, during which the core is free. Measured recovery times then depend on the
+structure of the app, and not on the number of cores.
 
     riprap prove riprap_papers.experiments.shaped:twitter_sentiment --input Source=ids.parquet --plan plan.toml
 
-Every task of the topology is one operator, named as there; the last ones also lead to a sink each.
+Every task of the topology is one operator, with the same name; each of the last ones also feeds a sink.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,22 +26,21 @@ from riprap.planner.topology import Topology
 from riprap_papers.published import topologies
 
 SCHEMA = "id long not null"
-# Tuples/s of each source that `pace` is for. No divisor of a second: checkpoints are due at its multiples, and are to
-# meet tuples at every step of their way in turn, since that is what makes a recovery long.
+# Tuples/s of each source that `pace` is for. No divisor of a second: checkpoints are due at its multiples, and should
+# fall on tuples at every stage in turn, since that is what makes a recovery long.
 RATE = 1.93
-PACE = 0.15  # seconds of waiting for a second of input
-AT_ONCE = 0.02  # seconds that are waited together
-CREDIT = 0.5  # most seconds that were waited too long, by a busy machine, and are made good
+PACE = 0.15  # seconds of waiting per second of input
+AT_ONCE = 0.02  # seconds of waiting at a time
+CREDIT = 0.5  # most seconds of oversleeping, on a busy machine, that are made up for
 
 
 class Waiting(UserOperator):
-    """Hands on what it gets, after so many microseconds for each tuple; counts them, so that it has a state to lose.
+    """Forwards its input after some microseconds per tuple; counts tuples, so that it has state to lose.
 
-    It waits when it owes some milliseconds, and what a busy machine lets it wait too long is made good: a core of its
-    own would have gone on working.
+    It waits when it owes some milliseconds; oversleeping on a busy machine is made up for, as if it had its own core.
     """
 
-    waits: ClassVar[bool] = True  # False in a process that wants to know only what comes out
+    waits: ClassVar[bool] = True  # False in a process that only computes the output
 
     def __init__(self, micros: float) -> None:
         self.micros, self.count = micros, 0
@@ -68,7 +67,7 @@ class Waiting(UserOperator):
 
 
 def tuple_rates(topology: Topology, rate: float) -> dict[str, float]:
-    """Tuples/s that each task gets, where each hands on all that it gets to all that it feeds."""
+    """The input rate of each task in tuples/s, if each forwards its input to all its consumers."""
     found = dict.fromkeys(topology.tasks, 0.0)
     for task in topology.levels.argsort(kind="stable").tolist():
         sources = topology.forward[topology.forward[:, 1] == task, 0].tolist()
@@ -77,7 +76,7 @@ def tuple_rates(topology: Topology, rate: float) -> dict[str, float]:
 
 
 def shaped(topology: Topology, name: str, *, rate: float = RATE, pace: Mapping[str, float] | float = PACE) -> Graph:
-    """`pace`: seconds that a task waits for a second of its input, at this rate of the sources."""
+    """`pace`: seconds that a task waits per second of its input, at this rate of the sources."""
     app, streams = App(name), dict[str, Stream]()
     rates = tuple_rates(topology, rate)
     edges = topology.forward.tolist()

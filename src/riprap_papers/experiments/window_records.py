@@ -1,17 +1,17 @@
-"""What continuous checkpoints cost: the published experiment (average price by item), run again on one element.
+"""The cost of continuous checkpoints: the published experiment (average price by item), on one element.
 
 Input is (item, price, description). Three applications: *fast* has windows of one tuple, *slow* two items and windows
 of 1,000, *mixed* 110 items, 100 of them frequent and 10 rare, and windows of 10. Each runs in one element, a source and
-the aggregate, whose output is kept:
+the aggregate, in these modes:
 
-    native  the output is made, and kept nowhere
-    net     records are made as well, and kept nowhere
-    kept    the output is kept, no records: `persist()`
-    disk    output and records are kept, and no window is ever checked
-    checks  and windows are checked, T = H
-    interval  the output is kept, and the whole state is copied and written every T: checkpoints at an interval
+    native  output is computed and not stored
+    net     records are built as well, and not stored
+    kept    output is stored, without records: `persist()`
+    disk    output and records are stored, and no window is ever checked
+    checks  the same, and windows are checked, T = H
+    interval  output is stored, and the whole state is copied and written every T: checkpoints at an interval
 
-The element is the one that runs in a Spark task; around it is nothing but its log.
+The element is the one that runs in a Spark task, with only its log around it.
 """
 
 import shutil
@@ -60,7 +60,7 @@ class WindowScenario:
 
     @property
     def span(self) -> int:
-        """Microseconds of event time that a window takes on average."""
+        """The mean length of a window in microseconds of event time."""
         return self.window * self.items * _APART
 
 
@@ -81,7 +81,7 @@ def build(window: int, protect: Annotations) -> Graph:
 
 
 def prices(scenario: WindowScenario, rows: int, seed: int = 1) -> pa.RecordBatch:
-    """Rare items come a hundred times as seldom as others."""
+    """Rare items are a hundred times less frequent than others."""
     draws = generator(seed, "prices", scenario.name)
     weights = np.ones(scenario.items)
     weights[scenario.items - scenario.rare :] = 0.01
@@ -114,7 +114,7 @@ class TableFeed:
 
 
 class LogHost:
-    """Around one element: its logs, or nothing at all."""
+    """The host of one element: its logs, or nothing."""
 
     def __init__(self, directory: Path | None, layout: Layout, pe: Pe, epoch: int, clock: Clock = SYSTEM_CLOCK) -> None:
         self.sent: dict[ChannelId, int] = {}
@@ -210,7 +210,7 @@ class RecordsOutcome:
     every: int  # T = H, microseconds; 0: no checks
     rows: int
     seconds: float
-    longest: float  # seconds that the loop took at most for one turn
+    longest: float  # seconds of the longest iteration of the loop
     totals: RecordTotals
     recorded_bytes: int
 
@@ -231,7 +231,7 @@ def annotations(mode: str, every: int, shot: int) -> Annotations:
 def started(
     graph: Graph, table: pa.RecordBatch, directory: Path | None, epoch: int = 1, batch_rows: int = 8192
 ) -> tuple[Element, LogHost]:
-    """The element with the source, and what surrounds it."""
+    """The element with the source, and its host."""
     layout = arrange(graph)
     pe = layout.hosting("Mean")[0]
     host = LogHost(directory, layout, pe, epoch)
@@ -251,7 +251,7 @@ def measure(
     scenario: WindowScenario, mode: str, table: pa.RecordBatch, directory: Path, *, every: int = 0, shot: int = 64,
     batch_rows: int = 8192,
 ) -> RecordsOutcome:  # fmt: skip
-    """Take the whole table through the element; logs are deleted afterwards."""
+    """Process the whole table; logs are deleted afterwards."""
     graph = build(scenario.window, annotations(mode, every, shot))
     place = None if mode in ("native", "net") else directory / f"{scenario.name}-{mode}-{every}"
     element, host = started(graph, table, place, batch_rows=batch_rows)

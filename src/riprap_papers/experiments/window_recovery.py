@@ -1,8 +1,8 @@
-"""How fast an operator with continuous checkpoints comes back: never published, so measured.
+"""How fast an operator with continuous checkpoints recovers: never published, so measured.
 
-An element is stopped at a random turn as a kill would stop it (what its log has not got is gone), and another one
-begins on the same log. The time until it has taken what the first one had is that of reading records, putting windows
-together and repeating input; detection, restart and imports are not in it.
+An element stops at a random turn as if killed (what is not in its log is lost), and another incarnation starts on the
+same log. The time until it has processed the input of the first one is that of reading records, rebuilding windows and
+replaying input; detection, restart and imports are not included.
 """
 
 import shutil
@@ -31,11 +31,11 @@ class WindowReturn:
     every: int  # T = H, microseconds; 0: no checks, or as the goal has it
     goal: float  # seconds; 0: none
     seconds: float
-    worked: float  # seconds of a processor
+    worked: float  # seconds of CPU
     records: int  # read
     windows: int  # open
     replayed: int  # rows
-    replayed_bytes: int  # of input, as the seed counts them: 100 bytes each
+    replayed_bytes: int  # of input, counted as published: 100 bytes each
     state_bytes: int  # in the records that were needed
 
 
@@ -49,7 +49,7 @@ def returns(
     goal: float = 0.0,
     batch_rows: int = 1024,
 ) -> list[WindowReturn]:
-    """Kill an element so many times, each time at another moment of the second half of its input."""
+    """Kill an element several times, each time at a random position in the second half of its input."""
     table = prices(scenario, rows)
     protect = annotations("checks" if every else "disk", every, 64)
     if goal:

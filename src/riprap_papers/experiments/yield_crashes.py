@@ -1,16 +1,16 @@
-"""What crashes of the model do to yield prediction: the published experiment with a user-defined operator.
+"""The effect of crashes of the model on yield prediction: the published experiment with a user-defined operator.
 
     S1  golden  nothing fails
-    S2  the model's process is killed, comes back after 2 to 5 s with its latest checkpoint, one every second
-    S3  the same crash, and it comes back with nothing
+    S2  the model's process is killed and restarts after 2 to 5 s from its latest checkpoint, one every second
+    S3  the same crash, and it restarts without state
 
 The model's input during the outage is lost; every other operator goes on. S2 and S3 have the same crashes. For every
 wafer predicted from the crash on, the quality metric QM (prediction less truth) is compared with S1's: the difference
 is the *prediction error*, in percentage points. A wafer that was never predicted, because the model was down, has none
 and is counted as missing.
 
-All times are event time, so a study follows from its seed alone. `Recorded.run` makes one run on the engine; `study`
-takes any other way of making one, too.
+All times are event time, so a study depends only on its seed. `Recorded.run` makes one run on the engine; `study` also
+accepts other implementations.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,7 +46,7 @@ STATE_EVERY_US = 60_000_000
 
 @dataclass(frozen=True)
 class ModelCrash:
-    """`at`: microseconds since 1970, event time; `outage`: microseconds until the model takes tuples again."""
+    """`at`: microseconds since 1970, event time; `outage`: microseconds until the model processes tuples again."""
 
     at: int
     outage: int
@@ -58,7 +58,7 @@ class ModelCrash:
 
 @dataclass(frozen=True)
 class YieldQuality:
-    """What the sink was given: the QM of each wafer, wafers ascending."""
+    """The output: the QM of each wafer, wafers ascending."""
 
     wafers: np.ndarray
     qm: np.ndarray  # percentage points
@@ -87,7 +87,7 @@ class Study:
     golden: YieldQuality
     tuples: int  # that reach the model where nothing fails
     crashes: tuple[ModelCrash, ...]
-    lost: tuple[int, ...]  # tuples that the model did not get
+    lost: tuple[int, ...]  # tuples that did not reach the model
     outcomes: Mapping[Scenario, tuple[YieldOutcome, ...]]
 
     def errors(self, scenario: Scenario) -> np.ndarray:
@@ -106,17 +106,17 @@ class Study:
 
 @dataclass(frozen=True)
 class Recorded:
-    """The streams into the model and what follows it, as the operators before them gave them out; the golden run."""
+    """The input streams of the model and the operators after it, as emitted upstream; the golden run."""
 
     graph: Graph
     streams: Mapping[str, pa.RecordBatch]  # by id
     golden: YieldQuality
-    states: Mapping[int, EngineState]  # of the golden run, by event time, so that a run need not begin at the beginning
+    states: Mapping[int, EngineState]  # of the golden run, by event time, so that a run need not start at the beginning
     predicted_at: np.ndarray  # event time at which each wafer of `golden` was predicted
 
     @property
     def tuples(self) -> int:
-        """That reach the model."""
+        """Tuples that reach the model."""
         return sum(batch.num_rows for batch in self._into_model())
 
     def lost(self, crash: ModelCrash) -> int:
@@ -124,7 +124,7 @@ class Recorded:
         return sum(_between(batch, crash.at, crash.over).num_rows for batch in self._into_model())
 
     def run(self, crash: ModelCrash, scenario: Scenario) -> YieldQuality:
-        """The model and what follows it, with a crash: of the wafers predicted from the crash on, and some before."""
+        """A run of the model and its consumers with a crash: the wafers predicted from shortly before the crash on."""
         saved = crash.at - (crash.at - fab.START_US) % CHECKPOINT_US
         restored = _from(saved) if scenario == "S2" else START_KEY
         fault = Fault("loss", _from(crash.at), _from(crash.over), restored)
@@ -148,7 +148,7 @@ def recorded(seed: int, lots: int = fab.LOTS) -> Recorded:
     for name, event in Engine(graph, before).run(
         {source.name: keyed(tables[source.name].to_batches(), source) for source in graph.sources}
     ):
-        assert isinstance(event, pa.RecordBatch), "nothing in this app gives out punctuation"
+        assert isinstance(event, pa.RecordBatch), "nothing in this app emits punctuation"
         given[name].append(event)
     streams = {name: pa.Table.from_batches(parts).combine_chunks().to_batches()[0] for name, parts in given.items()}
     golden, states = _golden(graph, streams)
@@ -175,9 +175,9 @@ def _golden(graph: Graph, streams: Mapping[str, pa.RecordBatch]) -> tuple[YieldQ
 
 
 def crashes(seed: int, count: int, lots: int = fab.LOTS) -> tuple[ModelCrash, ...]:
-    """Moments spread evenly at random over the run, each with an outage of its own."""
+    """Crashes at uniformly random times of the run, each with a random outage."""
     if count < 1:
-        raise UsageError(f"{count} crashes show nothing: ask for at least 1")
+        raise UsageError(f"{count} crashes are too few: ask for at least 1")
     draws = generator(seed, "yield", "crashes")
     runtime = lots * fab.WAFERS_PER_LOT * fab.WAFER_US
     at = fab.START_US + draws.integers(0, runtime, count)
@@ -188,7 +188,7 @@ def crashes(seed: int, count: int, lots: int = fab.LOTS) -> tuple[ModelCrash, ..
 def study(
     record: Recorded, crashes: Sequence[ModelCrash], run: Callable[[ModelCrash, Scenario], YieldQuality] | None = None
 ) -> Study:
-    """Every crash in every scenario. `run` makes one run (`quality` of what the app gave out); else the engine does."""
+    """Every crash in every scenario. `run` makes one run (the `quality` of its output); by default the engine does."""
     make = record.run if run is None else run
     outcomes = {
         scenario: tuple(_outcome(record, crash, make(crash, scenario)) for crash in crashes) for scenario in SCENARIOS
@@ -204,7 +204,7 @@ def _outcome(record: Recorded, crash: ModelCrash, found: YieldQuality) -> YieldO
 
 
 def quality(outputs: Iterable[Output]) -> YieldQuality:
-    """What a run gave to the sink, as `study` compares it."""
+    """The output of a run, as `study` compares it."""
     batches = [event for name, event in outputs if name == SINK and isinstance(event, pa.RecordBatch)]
     wafers, qm = (np.concatenate([b.column(name).to_numpy() for b in batches]) for name in ("wafer", "qm"))
     order = np.argsort(wafers)
@@ -216,7 +216,7 @@ def _times(batch: pa.RecordBatch) -> np.ndarray:
 
 
 def _between(batch: pa.RecordBatch, start: int, stop: int = END_KEY.ts) -> pa.RecordBatch:
-    """The rows of a stream from one event time on until before another."""
+    """The rows of a stream between two event times, the second one exclusive."""
     first, last = np.searchsorted(_times(batch), (start, stop)).tolist()
     return batch.slice(first, last - first)
 

@@ -2,16 +2,16 @@
 
 from riprap_papers.experiments.yield_kills import yield_kills
 found = yield_kills(out="kills", kills=40, seed=1)
-found["S2"].rmse       # percentage points, the model's process killed and back with its latest checkpoint
-found["S3"].rmse       # the same kills, and it comes back with nothing
+found["S2"].rmse       # percentage points; the model's process is killed and restarts from its latest checkpoint
+found["S3"].rmse       # the same kills, and it restarts without state
 
-The app of `apps/yield_prediction.py`, an element for each operator and shard, runs `SPEED` times as fast as
-event time. The model's process is killed once in ten lots; its input meanwhile is lost, everything else goes on. Each
-scenario is one run with all kills, where the published one had a run for each: a kill's effect is what comes out until
+The app of `apps/yield_prediction.py`, an element for each operator and shard, runs `SPEED` times as fast as event time.
+The model's process is killed once in ten lots; its input during the outage is lost, everything else goes on. Each
+scenario is one run with all kills, where the published one had a run for each: the effect of a kill is measured until
 the next one. QM (prediction less truth) of every wafer that was predicted after the first kill is compared with that of
 a run without faults; the difference is the prediction error.
 
-Fault model: SIGKILL from outside. How long the model is away is what detection, a new process and its connections take.
+Fault model: SIGKILL from outside. The outage is the time of detection, of starting a new process and of connecting it.
 """
 
 from collections.abc import Callable, Mapping
@@ -49,7 +49,7 @@ SHARDED = tuple(
 class Killed:
     """One scenario."""
 
-    kills: int  # that happened
+    kills: int  # that took place
     elements: int
     errors: np.ndarray  # percentage points, by wafer that was predicted
     missing: int  # wafers without a prediction
@@ -74,9 +74,9 @@ class Killed:
 
 
 def kill_times(kills: int, seed: int) -> list[float]:
-    """Seconds of the run: once in ten lots, at a moment of its own within three of them."""
+    """Times of the kills in seconds of the run: once in ten lots, at a random time within three of them."""
     if kills < 1:
-        raise UsageError(f"{kills} kills show nothing: ask for at least 1")
+        raise UsageError(f"{kills} kills are too few: ask for at least 1")
     draws = generator(seed, "yield", "kills")
     lots = LOTS * (1 + np.arange(kills)) + draws.uniform(0.0, 3.0, kills)
     return [round(float(lot * _LOT / SPEED), 3) for lot in lots]
@@ -97,7 +97,7 @@ def yield_kills(
     tell: Tell = lambda entry, fault: None,
     warn: Callable[[str], None] = lambda text: None,
 ) -> dict[Scenario, Killed]:
-    """`shards` of every operator but sources, model and sink. Both runs and their proofs are left in `out`."""
+    """`shards`: of every operator but sources, model and sink. Both runs and their proofs stay in `out`."""
     directory, times = Path(out), kill_times(kills, seed)
     directory.mkdir(parents=True, exist_ok=True)
     lots = LOTS * (kills + 2)
@@ -125,7 +125,7 @@ def yield_kills(
 
 
 def prediction_errors(golden: pa.Table, found: pa.Table, first: float) -> tuple[np.ndarray, int]:
-    """Of wafers that entered the line after the first kill (seconds of the run); and how many have no prediction."""
+    """Errors of wafers that started after the first kill (seconds of the run); and how many have no prediction."""
     after = int(first * SPEED * 1e6) // fab.WAFER_US
     sides = []
     for table in (golden, found):

@@ -1,1 +1,1 @@
-"""The same work on Structured Streaming."""
+"""Equivalent queries on Structured Streaming."""

@@ -1,9 +1,9 @@
-"""What continuous checkpoints stand beside: the same averages on Structured Streaming, whose state store is RocksDB.
+"""A baseline for continuous checkpoints: the same averages on Structured Streaming with the RocksDB state store.
 
-Structured Streaming has no windows of a count of tuples, so windows are of event time, as long as that many tuples of
-an item take on average; a window that the watermark has passed is given out and leaves the state. State is saved with
-every micro-batch: all files of RocksDB that are new (`snapshots`), or a log of what changed, with files now and then
-(`changelog`, Spark's own answer to long pauses). Input is a Parquet file for each micro-batch, output goes nowhere.
+Structured Streaming has no count windows, so windows are of event time, as long as that many tuples of an item take on
+average; a window behind the watermark is emitted and removed from the state. State is saved with every micro-batch: all
+new files of RocksDB (`snapshots`), or a log of changes with occasional snapshots (`changelog`, Spark's answer to long
+pauses). Input is a Parquet file for each micro-batch; output is discarded.
 """
 
 import json
@@ -22,8 +22,8 @@ from riprap.base.errors import MissingPrerequisite
 
 MODES = ("snapshots", "changelog")
 _PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-_WARM_UP = 2  # micro-batches, in which code is compiled
-_BATCHES = 6  # that count
+_WARM_UP = 2  # micro-batches, for compilation
+_BATCHES = 6  # measured
 _LONGEST = 180  # seconds that a query may take
 
 
@@ -43,7 +43,7 @@ class Peer:
 
 
 def measure(spark: SparkSession, mode: str, table: pa.RecordBatch, window: int, directory: Path) -> Peer:
-    """Average `price` by `item` over tumbling windows of so many microseconds."""
+    """Average `price` by `item` over tumbling windows of `window` microseconds."""
     files = directory / "in"
     files.mkdir(parents=True)
     rows = table.num_rows // (_WARM_UP + _BATCHES)
@@ -52,7 +52,7 @@ def measure(spark: SparkSession, mode: str, table: pa.RecordBatch, window: int, 
             ["item", "price", "ts"]
         )
         pq.write_table(part, path := files / f"{number:05d}.parquet")
-        os.utime(path, (1_000_000_000 + number, 1_000_000_000 + number))  # the order in which they are taken
+        os.utime(path, (1_000_000_000 + number, 1_000_000_000 + number))  # the order in which they are read
     own = _session(spark, mode)
     ticks = own.readStream.schema("item bigint, price bigint, ts timestamp").option("maxFilesPerTrigger", 1)
     length = f"{window} microseconds"
@@ -68,8 +68,8 @@ def measure(spark: SparkSession, mode: str, table: pa.RecordBatch, window: int, 
     if not query.awaitTermination(_LONGEST):
         query.stop()
         raise MissingPrerequisite(
-            f"Structured Streaming did not come to the end of {table.num_rows:,} rows in {_LONGEST} s: try again on a "
-            "machine with less to do, or leave it out with --no-spark"
+            f"Structured Streaming did not finish {table.num_rows:,} rows in {_LONGEST} s: try again on a "
+            "less busy machine, or leave it out with --no-spark"
         )
     told = [one for one in _watermark(query) if one["numInputRows"]][_WARM_UP:]
     states = [one["stateOperators"][0] for one in told]

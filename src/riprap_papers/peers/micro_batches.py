@@ -1,14 +1,14 @@
 """A workload on Structured Streaming: the same input at the same rate, its own micro-batches and checkpoints.
 
-Sources are persistent streams that are written as their rows are due, the query is SQL over them, and what comes out is
-a persistent stream again: exactly once, as Spark commits each micro-batch. What is kept per key behind an aggregate is
-Spark's too (`transformWithState`), in its store of state.
+Sources are persistent streams that are written as their rows are due, the query is SQL over them, and its output is a
+persistent stream, too: exactly once, as Spark commits each micro-batch. State per key after an aggregate is also
+Spark's (`transformWithState`), in its state store.
 
-A query is begun with the first row of each source, so that it is planned and compiled when the clock starts; and where
-it waits for windows to end, a row of a later day follows the last one: its own window stays open, all others close.
+A query starts with the first row of each source, so that it is planned and compiled when the clock starts. If it waits
+for windows to end, a row of a later day follows the last one: its own window stays open, all others close.
 
-A kill is a SIGKILL of the Python workers that were last at work; Spark runs their tasks again, and a query that fails
-nevertheless is started again with its checkpoints.
+A kill is a SIGKILL of the most recent Python workers; Spark runs their tasks again, and a query that fails nevertheless
+is restarted from its checkpoints.
 """
 
 import os
@@ -30,31 +30,31 @@ from riprap.base.clock import SYSTEM_CLOCK
 from riprap.spark.queries import Restarted
 from riprap.streams import PersistentStream
 
-_STEP = 0.02  # seconds between looks at which rows are due
-_RESTARTS = 3  # of a query that fails: a kill can make it fail, and what fails again is no kill
+_STEP = 0.02  # seconds between checks for due rows
+_RESTARTS = 3  # of a failed query: a kill may fail it, but not repeatedly
 _LATER = 86_400_000_000  # microseconds: longer than any window
-_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"  # which state per key needs
+_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"  # needed for state per key
 
 
 @dataclass(frozen=True)
 class MicroBatchQuery:
-    """A query: SQL over views of its inputs, and what is kept per key behind it, as a workload tells it."""
+    """A query: SQL over views of its inputs, and the state per key after it, as declared by a workload."""
 
     sql: str
     carried: tuple[str, str, str] | None = None  # highest or total, of which value by which key
-    closes: bool = False  # gives out what it has when windows end
+    closes: bool = False  # emits when windows end
     pace: float = 1.0  # seconds of event time per second
 
 
 @dataclass(frozen=True)
 class Worked:
-    """What a query did. Times are seconds of the wall clock."""
+    """The result of a query. Times are seconds of the wall clock."""
 
     began: float  # when the first row was due
     ended: float
     killed_at: float | None
     batches: int
-    commit_ms: float  # mean, of writing what a micro-batch is to do, its state, and that it is done
+    commit_ms: float  # mean, of writing a micro-batch's offsets, state and commit
     restarts: int  # of the query
 
 
@@ -67,7 +67,7 @@ class Supply(threading.Thread):
         self._due = (_micros(rows) - first) / 1e6 / asked.pace
         self._writer = PersistentStream.create(path, rows.schema).writer()
         self._append(0, 1)
-        self.began = 0.0  # wall clock: to be set before it starts
+        self.began = 0.0  # wall clock; set before it starts
 
     def run(self) -> None:
         at = 1
@@ -95,7 +95,7 @@ def work(
     *,
     kill_after: float | None,
 ) -> Worked:
-    """Run a query over inputs until all of it is worked off. What comes out is in `place`/Sink."""
+    """Run a query until all inputs are processed. Its output is in `place`/Sink."""
     noted = place / "workers"
     noted.mkdir()
     decoded = {name: _decoded(rows) for name, rows in inputs.items()}
@@ -124,7 +124,7 @@ def work(
 
 
 def _session(spark: SparkSession) -> SparkSession:
-    """Beside `spark`: as many partitions as there are cores, and the store that state per key needs."""
+    """A session beside `spark`, with a partition per core and the store that state per key needs."""
     own = spark.newSession()
     for name, value in {
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
@@ -156,7 +156,7 @@ _TOTAL = "total"
 
 
 class _Kept(StatefulProcessor):
-    """A number per key, over rows in the order of their times: their highest value, or the sum of them."""
+    """A number per key, over rows in the order of their times: the highest value, or the sum."""
 
     def __init__(self, value: str, *, total: bool) -> None:
         self._value, self._total = value, total
@@ -181,7 +181,7 @@ class _Kept(StatefulProcessor):
 
 
 def _spent(watermark: Mapping[str, Any]) -> float:
-    """Milliseconds of a micro-batch for what makes it durable; its partitions write their state side by side."""
+    """Milliseconds that a micro-batch takes to become durable; its partitions write their state in parallel."""
     told = watermark["durationMs"]
     states = watermark["stateOperators"]
     state = sum(one["commitTimeMs"] / max(one["numShufflePartitions"], 1) for one in states)
@@ -213,7 +213,7 @@ def _started(frame: DataFrame, place: Path) -> StreamingQuery:
 
 
 def _noting(frame: DataFrame, noted: Path) -> DataFrame:
-    """The same rows, through Python workers that leave their process ids."""
+    """The same rows, passed through Python workers that record their process ids."""
     directory = str(noted)
 
     def note(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -226,7 +226,7 @@ def _noting(frame: DataFrame, noted: Path) -> DataFrame:
 
 
 def _kill(noted: Path) -> None:
-    """Those of the newest micro-batch."""
+    """The process ids of the newest micro-batch."""
     found = sorted(noted.iterdir(), key=lambda path: path.stat().st_mtime)
     newest = found[-1].stat().st_mtime if found else 0.0
     for path in found:

@@ -1,7 +1,7 @@
-"""The published assessment of Bargain Discovery (tables and figures of chapter 4), and ours beside it as rows.
+"""The published assessment of Bargain Discovery (tables and figures of chapter 4), as rows with our results.
 
-Published sizes are those of the trades and quotes of December 2005; ours are of generated data. What can be compared is
-the order of the operators, and what is said about single ones.
+The published numbers are of trades and quotes of December 2005, ours of generated data. Only the order of the operators
+and the statements about single operators can be compared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ replicas = 2
 
 @dataclass(frozen=True)
 class AssessmentRow:
-    """A number beside the published one, or a statement: 1 where it holds."""
+    """A number and the published one, or a statement: 1 if it holds."""
 
     table: str
     case: str
@@ -64,7 +64,7 @@ class AssessmentRow:
 def rows(
     summaries: Sequence[TargetSummary], protected: Mapping[str, TargetSummary], order: Mapping[str, MetricOrder]
 ) -> list[AssessmentRow]:
-    """Everything that is published as a number or a statement."""
+    """All published numbers and statements."""
     found = {summary.target: summary for summary in summaries}
     return [
         *_table(found),
@@ -127,7 +127,7 @@ def _statements(found: Mapping[str, TargetSummary]) -> list[AssessmentRow]:
 
 
 def at_peak(summary: TargetSummary, seconds: int) -> OutageSummary | None:
-    """The outage of so many seconds at the highest rate that was tried."""
+    """The outage of this many seconds at the highest rate of the assessment."""
     own = [outage for outage in summary.outages if outage.duration == seconds * 1_000_000]
     return max(own, key=lambda outage: outage.tuples, default=None)
 

@@ -1,8 +1,8 @@
-"""The published evaluation, run again: the same topologies over the whole range of bounds.
+"""The repeated evaluation of backup plans: the published topologies over the whole range of bounds.
 
 Published are, per case, the times of four algorithms and the average excess of the heuristic and of the share-based
 comparison over the optimum. Sizes of the lines and trees, the wiring of SignalGuru and the drawn latencies are not
-published: ours are stated in `topologies`. Bounds run from the slowest task to the longest way, in whole seconds.
+published: ours are stated in `topologies`. Bounds run from the slowest task to the longest path, in whole seconds.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from riprap_papers.published.topologies import SECOND, line, signal_guru, tree, 
 
 @dataclass(frozen=True)
 class PublishedBackups:
-    """Seconds, and average backups above the optimum (None where not published)."""
+    """Seconds, and average backups above the optimum (None: not published)."""
 
     exhaust: float
     dag: float
@@ -61,13 +61,13 @@ def cases() -> list[BackupCase]:
 
 
 def bounds(topology: Topology) -> range:
-    """Every bound worth asking for, in seconds: from the slowest task to the longest way."""
+    """Every useful bound, in seconds: from the slowest task to the longest path."""
     longest = problem(topology, Duration(int(topology.latency.sum()) + 1)).latency(np.zeros(topology.size, bool)).max()
     return range(int(topology.latency.max()) // SECOND, int(longest) // SECOND + 1)
 
 
 def reproduce(case: BackupCase, clock: Clock = SYSTEM_CLOCK) -> Iterator[dict[str, Any]]:
-    """One row per bound: the exact plan, and what the heuristic and the comparison need."""
+    """One row per bound: the backups of the exact plan, of the heuristic and of the share-based comparison."""
     published = vars(case.published)
     for bound in bounds(case.topology):
         asked = problem(case.topology, Duration(bound * SECOND))
@@ -83,7 +83,7 @@ def reproduce(case: BackupCase, clock: Clock = SYSTEM_CLOCK) -> Iterator[dict[st
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of one case: backups of all bounds together above the optimum, and the slowest plans."""
+    """Summary of a case: the excess of backups over the optimum, of all bounds together, and the slowest plans."""
 
     def excess(name: str) -> float:
         return sum(found[name] for found in rows) / max(1, sum(found["backups"] for found in rows)) - 1

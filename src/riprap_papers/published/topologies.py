@@ -1,4 +1,4 @@
-"""Topologies to plan for: the ones of the published evaluation, and random ones. Latencies in whole seconds."""
+"""The topologies of the published evaluation, and random ones. Latencies in whole seconds."""
 
 from itertools import pairwise
 
@@ -26,7 +26,7 @@ def _build(name: str, tasks: list[str], edges: np.ndarray, heaviest: int, seed: 
 
 
 def line(lines: int, length: int, *, heaviest: int = 1, seed: int = 0) -> Topology:
-    """`lines` lines of `length` tasks each that join in one sink. T from 1 to `heaviest` seconds."""
+    """`lines` lines of `length` tasks each with a common sink. T from 1 to `heaviest` seconds."""
     tasks = [f"{chr(ord('a') + i % 26)}{i // 26 or ''}{k + 1}" for i in range(lines) for k in range(length)] + ["sink"]
     edges = [
         (i * length + k, i * length + k + 1 if k + 1 < length else lines * length)
@@ -91,7 +91,7 @@ def twitter_sentiment(topics: int, filters: int, sentiments: int, *, heaviest: i
 
 
 def layered(layers: int, width: int, *, most_inputs: int = 3, heaviest: int = 1, seed: int = 0) -> Topology:
-    """`layers` × `width` tasks; each takes 1 to `most_inputs` inputs, drawn at random from the layer before."""
+    """`layers` × `width` tasks; each has 1 to `most_inputs` inputs, drawn at random from the layer before."""
     rng = generator(seed, "layered", layers, width, most_inputs)
     chosen = []
     for _, target_layer in pairwise(range(layers)):

@@ -1,9 +1,9 @@
 """The configurations of the published study, and the readings of the second one.
 
-The figure that shows the two groups of configuration 2 is lost, and the text leaves open how standby replicas
-count. What it says: QuoteFilter (Filter 4) needs a restart only; the groups of the re-deployed application are
+The figure with the two groups of configuration 2 is lost, and the text leaves open how standby replicas
+count. It states: QuoteFilter (Filter 4) needs a restart only; the groups of the re-deployed application are
 those of Source and TradeQuote, and of TradeFilter, Aggregator and VWAP (section 4.5.4); when the operators that are not
-replicated fail, no output is produced (5.6.4), which is true of Filter 4 and the join and of nobody else.
+replicated fail, no output is produced (5.6.4), which is true only of Filter 4 and the join.
 """
 
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ ACTIVE_COUNTS = Configuration(
     GroupInterpretation(),
 )
 REFILL_TAINTED = Configuration(
-    "the same, and a replica that refills gives wrong tuples",
+    "the same, and a refilling replica emits wrong tuples",
     (("Source", "Filter 1"), _TRADES),
     GroupInterpretation(refill_tainted=True),
 )

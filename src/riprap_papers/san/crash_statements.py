@@ -1,4 +1,4 @@
-"""What the published study says about crashes (section 5.6.4, figures 5.12, 5.13), for a reading of configuration 2.
+"""The published statements about crashes (section 5.6.4, figures 5.12, 5.13), for a reading of configuration 2.
 
 Statements about the size of a difference that can be close to 0 hold unless our interval contradicts them. "Slightly"
 means by less than 0.01, and "approximately half" from 0.4 to 0.6; 0.009 is meant to three digits.
@@ -49,7 +49,7 @@ def figures(technique: str, points: Points, fault_free: dict[float, float]) -> l
 
 
 def alone(technique: str, points: Points, reading: str = "") -> list[SanRow]:
-    """Statements that are made about each technique."""
+    """Statements about each technique."""
     rows = []
     for recovery in RECOVERIES:
         found = [points[rate, recovery, 1.85e-4] for rate in RATES]
@@ -72,7 +72,7 @@ def alone(technique: str, points: Points, reading: str = "") -> list[SanRow]:
 
 
 def against(groups: Points, checkpoints: Points, reading: str) -> list[SanRow]:
-    """Statements about groups and checkpoints side by side."""
+    """Statements that compare groups and checkpoints."""
     slow = {rate: groups[rate, 15.0, 1.85e-4] for rate in RATES}
     quick = {rate: checkpoints[rate, 3.5, 1.85e-4] for rate in RATES}
     behind = {rate: gap(slow[rate], quick[rate], AVAILABILITY) for rate in RATES}

@@ -1,8 +1,8 @@
-"""The published evaluation, run again: every table and figure of it as rows beside the published numbers.
+"""The repeated evaluation: every published table and figure as rows, with our numbers beside the published ones.
 
 The figures' curves are lost, so where only a statement survives ("availability rises with the input rate") the row
-is that statement: 1 if it holds for ours, 0 if not. `bound` says how a published number is meant. Configuration 2 is
-evaluated in every reading of `configurations`; the numbers of the figures are shown for the reading that is taken.
+is that statement: 1 if it holds for ours, 0 if not. `bound`: how a published number is meant. Configuration 2 is
+evaluated in every reading of `configurations`; the numbers of the figures are those of the chosen reading.
 """
 
 import itertools
@@ -45,7 +45,7 @@ def forced_crash(operator: str) -> ModelScenario:
 
 
 def evaluate(runner: Runner, replications: int = 1000, seed: int = 1) -> list[SanRow]:
-    """Run everything, `replications` times each, and say how it compares."""
+    """Run everything, `replications` times each, and compare."""
     scenarios: dict[tuple, ModelScenario] = {("validation", name): forced_crash(name) for name in VALIDATION}
     for rate, recovery, crash_rate in crashes.wanted():
         faults = Faults(crash_rate, recovery=recovery)
@@ -104,7 +104,7 @@ def _corruption(results: dict[tuple, Replications]) -> list[SanRow]:
         for rate in RATES:
             result, free = results["full replication", rate, sdc_rate], results["full replication", rate, 0.0]
             case = f"{sdc_rate:.2E}/s, {rate:g} tuples/s"
-            # Replication r of both runs is independent of the other, so the difference is taken row by row.
+            # Replication r of both runs is independent of the other, so the difference is computed row by row.
             more = result.column(delivered(SINK)) - free.column(delivered(SINK))
             share = 100.0 * result.column(tainted(SINK)) / mean(free, delivered(SINK))
             shares[sdc_rate].append(float(share.mean()))

@@ -1,6 +1,6 @@
-"""One constructor per operator type. `selectivity` is tuples out per tuple in; above 1 it is a fixed part and a chance.
+"""One constructor per operator type. `selectivity`: output per input tuple; above 1 it has a fixed and a random part.
 
-`tainted` is the selectivity for tainted tuples or state; left out, it is the clean one.
+`tainted` is the selectivity for tainted tuples or state; by default it is the clean one.
 """
 
 from math import floor
@@ -10,7 +10,7 @@ from riprap.san.streaming.application import Arrivals, ModelEmission, ModelOpera
 
 
 def selection(selectivity: float) -> dict[int, float]:
-    """Chances of 1, 2, … tuples with mean `selectivity`: ⌊s⌋ or ⌊s⌋ + 1 of them."""
+    """Probabilities of 1, 2, … tuples with mean `selectivity`: ⌊s⌋ or ⌊s⌋ + 1 of them."""
     if selectivity < 0:
         raise GraphError(f"a selectivity of {selectivity:g} is below 0")
     whole = floor(selectivity)
@@ -50,7 +50,7 @@ def functor(name: str, seconds: float, selectivity: float, tainted: float | None
 
 
 def aggregate(name: str, port: ModelPort) -> ModelOperator:
-    """A.4 with a count-based trigger: its selectivity says how often a tuple triggers."""
+    """A.4 with a count-based trigger: its selectivity is how often a tuple triggers."""
     return ModelOperator(name, "aggregate", (port,), 1)
 
 
@@ -83,7 +83,7 @@ def sort(name: str, period: float, data: ModelPort, trigger_seconds: float) -> M
 
 
 def punctor(name: str, seconds: float, selectivity: float, mark: float) -> ModelOperator:
-    """A.8: with probability `mark` a tuple leaves with a punctuation mark at output port 1 behind it."""
+    """A.8: with probability `mark` a tuple is followed by a punctuation mark at output port 1."""
     emissions = (ModelEmission(selectivity - mark, (1, 0)), ModelEmission(mark, (1, 1)))
     return ModelOperator(name, "punctor", (ModelPort(seconds, emissions, emissions),), 2)
 
@@ -108,5 +108,5 @@ def delay(name: str, seconds: float) -> ModelOperator:
 
 
 def user_defined(name: str, ports: tuple[ModelPort, ...], outputs: int = 1) -> ModelOperator:
-    """Whatever its profile says."""
+    """As in its profile."""
     return ModelOperator(name, "user-defined", ports, outputs)

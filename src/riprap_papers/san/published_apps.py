@@ -1,6 +1,6 @@
 """The published study: Bargain Discovery with the parameters of its table 5.3 and sections 5.6.2 and 5.6.4.
 
-What is inferred rather than published is said where it is used; `docs/papers/reproduce-san.md` lists it all.
+Inferred values are marked where they are used; `docs/papers/reproduce-san.md` lists them all.
 """
 
 from riprap.san.streaming.application import Application, ModelStream

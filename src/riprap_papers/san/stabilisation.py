@@ -1,8 +1,8 @@
 """Figures 5.10, 5.11 and 5.15 of the published study, from generated market data run through the real operators.
 
-5.10 and 5.11: clean tuples that the Aggregate and the join need after a crash, as the published function Z = min(αS +
-βL, γS) gives them and as counted over our stream. 5.15: tuples at the sink in each second, in the real app and in the
-model; the model knows mean selectivities alone, so its output is the steadier one.
+5.10 and 5.11: clean tuples that the Aggregate and the join need after a crash, by the published function Z = min(αS +
+βL, γS) and as counted over our stream. 5.15: tuples at the sink in each second, in the real app and in the
+model; the model knows only mean selectivities, so its output is steadier.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""A number beside a published one, as a row; and when a published statement holds for ours."""
+"""Rows with our numbers beside published ones; and whether a published statement holds for ours."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,8 +13,8 @@ Bound = Literal["equal", "at most", "at least", "holds", ""]
 
 @dataclass(frozen=True)
 class SanRow:
-    """One number beside the published one. `low` and `high`: our 95 % interval, where there is one. `reading`: of
-    configuration 2, where it matters.
+    """Our number beside the published one. `low` and `high`: our 95 % interval, if any. `reading`: of configuration 2,
+    if it matters.
     """
 
     table: str
@@ -50,5 +50,5 @@ def mean(result: Replications, name: str) -> float:
 
 
 def gap(first: Replications, second: Replications, name: str) -> Estimate:
-    """How much more of a metric the first gives; both were replicated equally often, apart from each other."""
+    """The difference of a metric between two independent sets of equally many replications."""
     return estimate(first.column(name) - second.column(name))

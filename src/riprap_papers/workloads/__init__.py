@@ -1,1 +1,1 @@
-"""Standard workloads on which protocols are compared: one file each, with the data they run on."""
+"""Standard workloads for comparing protocols: one file each, with their input."""

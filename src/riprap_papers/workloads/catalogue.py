@@ -13,5 +13,5 @@ WORKLOADS: Mapping[str, Workload] = {
 
 def load_workload(name: str) -> Workload:
     if name not in WORKLOADS:
-        raise UsageError(f"workload {name} is unknown; there are {known(WORKLOADS, name)}")
+        raise UsageError(f"workload {name} is unknown; known: {known(WORKLOADS, name)}")
     return WORKLOADS[name]

@@ -1,16 +1,16 @@
-"""The NEXMark streams from a seed: people who register, auctions that they open, and bids on them.
+"""Generated NEXMark streams: people who register, auctions that they open, and bids on them.
 
 The rules are those of the public generator, computed a column at a time. Of every 50 events, in this order, one is a
 person, three are auctions and 46 are bids. Ids count from 1000. An event refers to
 
-    a *hot* one: the latest whose id is a multiple of 100 (a bidder: one after it), in one of 2 cases less than always
-                 for a bid's auction, one of 4 for an auction's seller and a bid's bidder;
-    any other:   one of the last 100 auctions or 1,000 people, or one of the next 10, which are about to come.
+    a *hot* one: the latest whose id is a multiple of 100 (a bidder: one after it), in 1 of 2 cases for a bid's auction,
+                 in 3 of 4 for an auction's seller and a bid's bidder;
+    any other:   one of the last 100 auctions or 1,000 people, or one of the next 10, which will follow.
 
-With a skew, Zipf's law takes the place of hot ones: the rank of an auction or person, counted back from the latest
+With a skew, Zipf's law replaces hot ones: the rank of an auction or person, counted back from the latest
 multiple of 100, has a probability as 1 / rank**skew; so the same keys stay hot for 100 auctions or people.
 
-Equal arguments give equal data. Every quantity is drawn from a generator of its own.
+Equal arguments give equal data. Every quantity has its own random generator.
 """
 
 from collections.abc import Iterable
@@ -25,11 +25,11 @@ PERSONS, AUCTIONS, BIDS = 1, 3, 46  # of every 50 events, in this order
 CYCLE = PERSONS + AUCTIONS + BIDS
 FIRST_PERSON = FIRST_AUCTION = 1000
 FIRST_CATEGORY, CATEGORIES = 10, 5
-IN_FLIGHT_AUCTIONS = 100  # that bids go to
-ACTIVE_PEOPLE = 1000  # that bid and sell
-LEAD = 10  # ids ahead of the latest that may be referred to already
-HOT_AUCTION, HOT_SELLER, HOT_BIDDER = 2, 4, 4  # in all cases but one of so many it is a hot one
-HOT_EVERY = 100  # ids of which one is hot
+IN_FLIGHT_AUCTIONS = 100  # with bids
+ACTIVE_PEOPLE = 1000  # who bid and sell
+LEAD = 10  # ids ahead of the latest that may already be referenced
+HOT_AUCTION, HOT_SELLER, HOT_BIDDER = 2, 4, 4  # n: hot in n - 1 of n cases
+HOT_EVERY = 100  # one of this many ids is hot
 STATES = ("AZ", "CA", "ID", "OR", "WA", "WY")
 CITIES = (
     "Phoenix", "Los Angeles", "San Francisco", "Boise", "Portland", "Bend", "Redmond", "Seattle", "Kent", "Cheyenne",
@@ -51,7 +51,7 @@ _SHARE = {"Person": PERSONS, "Auction": AUCTIONS, "Bid": BIDS}
 def generate(
     kinds: Iterable[str], tuples: int, seed: int, rate: float, skew: float | None = None
 ) -> dict[str, pa.Table]:
-    """About `tuples` rows of these streams together, at `rate` rows/s; the others are left out and take no time."""
+    """About `tuples` rows of these streams together, at `rate` rows/s; other streams are omitted and take no time."""
     chosen = [kind for kind in SOURCES if kind in set(kinds)]
     share = sum(_SHARE[kind] for kind in chosen)
     events = max(1, -(-tuples // share)) * CYCLE
@@ -70,12 +70,12 @@ def generate(
 
 
 def _last_person(number: np.ndarray) -> np.ndarray:
-    """How many people there are when event `number` comes, less one."""
+    """The number of people at event `number`, less one."""
     return number // CYCLE * PERSONS + np.minimum(number % CYCLE, PERSONS - 1)
 
 
 def _last_auction(number: np.ndarray) -> np.ndarray:
-    """How many auctions there are when event `number` comes, less one; -1 where there is none."""
+    """The number of auctions at event `number`, less one; -1: none."""
     offset = np.minimum(number % CYCLE - PERSONS, AUCTIONS - 1)
     return np.where(offset < 0, (number // CYCLE - 1) * AUCTIONS + AUCTIONS - 1, number // CYCLE * AUCTIONS + offset)
 
@@ -95,7 +95,7 @@ def _people(number: np.ndarray, ts: np.ndarray, seed: int, skew: float | None) -
 def _auctions(number: np.ndarray, ts: np.ndarray, seed: int, skew: float | None) -> dict[str, pa.Array | np.ndarray]:
     prices = generator(seed, "nexmark", "auction prices")
     initial = _prices(prices, len(number))
-    # An auction lasts about as long as it takes until 100 younger ones are there.
+    # An auction lasts about until 100 younger ones have opened.
     apart = (int(ts[-1]) - int(ts[0])) // max(len(ts) - 1, 1)
     lasts = generator(seed, "nexmark", "lengths").integers(1, 2 * IN_FLIGHT_AUCTIONS * apart + 2, len(number))
     return {
@@ -126,7 +126,7 @@ def _bids(number: np.ndarray, ts: np.ndarray, seed: int, skew: float | None) -> 
 
 
 def _person(number: np.ndarray, seed: int, role: str, ratio: int, beside: int, skew: float | None) -> np.ndarray:
-    """Who sells or bids. `beside`: hot bidders are not hot sellers."""
+    """The sellers or bidders. `beside`: hot bidders are not hot sellers."""
     draws = generator(seed, "nexmark", role)
     last = _last_person(number)
     hot = last // HOT_EVERY * HOT_EVERY + beside
@@ -138,7 +138,7 @@ def _person(number: np.ndarray, seed: int, role: str, ratio: int, beside: int, s
 
 
 def _prices(draws: np.random.Generator, count: int) -> np.ndarray:
-    """Cents: as many from 1 to 10 dollars as from 100,000 to a million."""
+    """Prices in cents, log-uniform: as many from 1 to 10 dollars as from 100,000 to a million."""
     return np.round(10.0 ** (6.0 * draws.random(count)) * 100.0).astype(np.int64)
 
 

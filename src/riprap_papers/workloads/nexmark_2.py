@@ -2,7 +2,8 @@
 
     Bid → Selection → Sink
 
-The condition keeps about half of the bids (those on auctions with an even id), as published; the original keeps a few.
+The condition selects about half of the bids (those on auctions with an even id), as published; the original selects
+few.
 """
 
 import pyarrow as pa

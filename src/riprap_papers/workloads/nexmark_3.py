@@ -3,7 +3,7 @@
     Person  → Local    ┐
     Auction → Category ┴→ Found → Sink
 
-A seller is remembered for the window and meets the auctions that come in it, and the other way round.
+A seller is joined with the auctions that arrive within the window, and vice versa.
 """
 
 import pyarrow as pa
@@ -62,5 +62,5 @@ WORKLOAD = Workload(
         killed="Found",
     ),
     query=Query(query),
-    notes=("the published windows slide by 5 s and give a match once per window; here a match is given once",),
+    notes=("the published windows slide by 5 s and emit a match once per window; here a match is emitted once",),
 )

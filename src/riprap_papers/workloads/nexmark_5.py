@@ -2,8 +2,8 @@
 
     Bid → Bids → Hottest → Sink
 
-Bids are counted per auction over a window that slides by a second. Hottest keeps, per auction, the highest count so far
-and gives out the counts that exceed it.
+Bids are counted per auction over a window that slides by a second. Hottest has, per auction, the highest count so far
+and emits the counts that exceed it.
 """
 
 import numba
@@ -22,7 +22,7 @@ SLIDE = "1s"
 
 
 class Highest(UserOperator):
-    """Gives out the rows whose `value` is above all earlier ones of their `by`, an id that counts from `first`."""
+    """Emits the rows whose `value` is above all earlier ones of their `by`, an id that counts from `first`."""
 
     one_per_trigger = True
 
@@ -55,7 +55,7 @@ class Highest(UserOperator):
 
 @numba.njit(cache=True, nogil=True)
 def _raise(highest: np.ndarray, at: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Row by row: whether it raises the highest value of its id, which it does in place."""
+    """For each row, whether it raises the highest value of its id, which is updated in place."""
     raised = np.zeros(len(at), np.bool_)
     for row in range(len(at)):
         if values[row] > highest[at[row]]:

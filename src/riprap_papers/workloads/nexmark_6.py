@@ -3,8 +3,8 @@
     Auction ┐
     Bid     ┴→ Offers → Sold → Average → Sink
 
-Bids meet their auction; the highest one of an auction in a window is what it sold for; and the average of these is
-taken per seller over the next window. Three windowed operators in a row.
+Bids are joined with their auction; the highest bid of an auction in a window is its selling price; these are averaged
+per seller over the next window. Three windowed operators in a row.
 """
 
 import pyarrow as pa
@@ -43,7 +43,7 @@ def generate(tuples: int, seed: int, rate: float, skew: float | None) -> dict[st
 
 
 def query(windows: Windows) -> str:
-    """The average is over the window of the highest bids, where ours takes them into the next one: given out sooner."""
+    """Averages over the window of the highest bids, where ours uses the next window: it emits sooner."""
     joined, tumbling = (spelled(size[windows]) for size in (JOIN, TUMBLING))
     return f"""
         SELECT seller, avg(price) AS price, count(*) AS items, window.end + INTERVAL '{tumbling}' AS _ts,
@@ -69,8 +69,8 @@ WORKLOAD = Workload(
         query,
         closes=True,
         sooner={"large": 15.0, "small": 5.0},
-        note="averages the highest bids in their own window, and so gives averages out a window sooner than ours",
+        note="averages the highest bids in their own window, and so emits averages a window sooner than ours",
     ),
     speaks_after={"large": 30.0, "small": 10.0},
-    notes=("the published join slides by 5 s; here a bid meets its auction when it comes",),
+    notes=("the published join slides by 5 s; here a bid is joined with its auction on arrival",),
 )

@@ -1,13 +1,13 @@
-"""N-hop neighbours, a cyclic workload: which vertices of a graph are within two edges of another, as edges come.
+"""N-hop neighbours, a cyclic workload: which vertices of a graph are within two edges of another, as edges arrive.
 
     Edge ┬→ Known ┬→ Paths → Neighbours ┬→ Sink
          └→ Hops ─┘                     └→ Again ┐
             ↑  paths that may grow               │
             └────────────────────────────────────┘
 
-Hops remembers paths by their end, and lengthens them by the edges that begin there. Edges come divided by `from_id`,
-paths go back divided by their end. A path that comes back gives no output: it waits for edges. Results are approximate,
-as published: an edge that came before the path that leads to it is missed.
+Hops stores paths by their end and extends them by the edges that start there. Edges are partitioned by `from_id`, fed
+back paths by their end. A fed back path triggers no output: it waits for edges. Results are approximate, as published:
+an edge that arrives before the path that leads to it is missed.
 """
 
 import numpy as np
@@ -69,7 +69,7 @@ WORKLOAD = Workload(
     ),
     cyclic=True,
     notes=(
-        f"paths are remembered for {REMEMBERED} of event time, and every match is given out, not only a shorter one",
-        f"what goes back comes in again {DELAY} of event time later",
+        f"paths are stored for {REMEMBERED} of event time, and every match is emitted, not only a shorter one",
+        f"fed back tuples arrive {DELAY} of event time later",
     ),
 )

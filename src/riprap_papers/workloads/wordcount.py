@@ -1,8 +1,8 @@
-"""WordCount: how often each word has come, window by window and in all.
+"""WordCount: how often each word occurs, per window and in total.
 
     Line → Words → Count → Total → Sink
 
-Words cuts lines at blanks, Count counts each word in a tumbling window, and Total, in one place, adds the counts up.
+Words splits lines at blanks, Count counts each word in a tumbling window, and Total, in one place, adds the counts up.
 """
 
 import json
@@ -54,7 +54,7 @@ class Words(UserOperator):
 
 
 class Total(UserOperator):
-    """The running total of each word. One row per word and window comes here: not a hot path."""
+    """The running total of each word. It gets one row per word and window: not a hot path."""
 
     one_per_trigger = True
 

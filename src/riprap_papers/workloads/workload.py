@@ -1,4 +1,4 @@
-"""What a workload is: a graph in two sizes of windows, its input from a seed, and what was published about it."""
+"""A workload: a graph with two sizes of windows, generated input, and what was published about it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,12 +12,12 @@ from riprap.graph.graph import Graph
 
 Windows = Literal["large", "small"]
 
-START_US = 1_436_918_400_000_000  # 2015-07-15 UTC, where the public generator begins
+START_US = 1_436_918_400_000_000  # 2015-07-15 UTC, the start of the public generator
 
 
 @dataclass(frozen=True)
 class PublishedWorkload:
-    """Of the published experiments: input rates (events/s), elements per operator, and the operator that was killed.
+    """The published experiments: input rates (events/s), elements per operator, and the operator that was killed.
 
     `windowless` workloads have one configuration where the others have a large and a small one. `estimated` rates were
     not published; they are the rate of the workload with the most similar windows.
@@ -32,9 +32,10 @@ class PublishedWorkload:
 
 @dataclass(frozen=True)
 class Carried:
-    """What follows the last SQL of a query: something kept per key, over rows in the order of their times.
+    """State per key after the SQL of a query, over rows in the order of their times.
 
-    `highest` keeps the rows whose `value` is above all earlier ones of their `by`; `total` adds what `value` is in all.
+    `highest` passes the rows whose `value` is above all earlier ones of their `by`; `total` adds the running total of
+    `value`.
     """
 
     keeps: Literal["highest", "total"]
@@ -46,20 +47,20 @@ class Carried:
 class Query:
     """The same as a query of Structured Streaming, over views with the names of its sources.
 
-    Its windows close by watermark, not by order key: when a micro-batch has seen a later row, the one after it gives
-    them out. Rows come in order, so that the watermark is the latest time itself, and no row is late: windows hold
-    what they hold in ours.
+    Its windows close by watermark, not by order key: the micro-batch after the one with a later row emits them. Rows
+    arrive in order, so the watermark is the latest time itself and no row is late: windows have the same content as
+    ours.
     """
 
     sql: Callable[[Windows], str]
     carried: Carried | None = None
-    closes: bool = False  # what comes out waits for the end of a window, so that something later has to come
+    closes: bool = False  # emits at the end of windows, so that a later row must follow
     sooner: Mapping[Windows, float] = field(default_factory=dict)  # event seconds before `_ts` at which rows are due
-    note: str = ""  # where it differs from ours in more than when windows close
+    note: str = ""  # other differences from ours than when windows close
 
 
 def spelled(size: str) -> str:
-    """A length of time as Spark's SQL reads it."""
+    """A duration in Spark SQL."""
     return f"{size.removesuffix('s')} seconds"
 
 
@@ -74,7 +75,7 @@ class Workload:
     cyclic: bool = False
     query: Query | None = None  # of Structured Streaming
     speaks_after: Mapping[Windows, float] = field(default_factory=dict)  # seconds of event time until its first output
-    notes: tuple[str, ...] = field(default=())  # where it differs from what was published
+    notes: tuple[str, ...] = field(default=())  # differences from the published workload
 
     def graph(self, windows: Windows = "large", *, shards: int | None = None) -> Graph:
         """The app. `shards`: elements of each operator that can be divided; omitted: one; 0: as published."""
@@ -101,7 +102,7 @@ class Workload:
 
 
 def moments(count: int, rate: float) -> np.ndarray:
-    """`_ts` of so many events, evenly spaced at `rate` per second, in microseconds."""
+    """`_ts` of `count` events, evenly spaced at `rate` per second, in microseconds."""
     return START_US + np.floor(np.arange(count) * (1e6 / rate)).astype(np.int64)
 
 

@@ -163,7 +163,7 @@ def test_their_own_operators_keep_the_contract():
 
 
 def test_what_is_wrong_is_told():
-    with pytest.raises(UsageError, match="workload nexmark-4 is unknown; there are nexmark-2"):
+    with pytest.raises(UsageError, match="workload nexmark-4 is unknown; known: nexmark-2"):
         load_workload("nexmark-4")
     workload = load_workload("nexmark-2")
     with pytest.raises(UsageError, match="windows huge: expected large or small"):
