@@ -53,7 +53,9 @@ class LogInCheckpoint(TimedSimulation):
 
     def took(self, life: Life, durable: Durable, size: int) -> None:
         logged = size + sum(
-            _logged(output, self.kept) for output in life.element._outputs.channels.values() if isinstance(output, HoldingOutput)
+            _logged(output, self.kept)
+            for output in life.element._outputs.channels.values()
+            if isinstance(output, HoldingOutput)
         )
         self.largest = max(self.largest, int(logged * self._slower))
         self._work_for(life, self._costs.sync + logged * self._slower * self._costs.write)

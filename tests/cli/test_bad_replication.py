@@ -94,7 +94,7 @@ def test_operators_that_cannot_be_replicated(tmp_path, monkeypatch):
     (tmp_path / "copies.toml").write_text('app = "odd"\n[replication]\ncopies = 2\n')
     assert "O is not; use an HA group" in refused("run", "odd_apps:odd", "--plan", "copies.toml", "--tuples", 1000)
     (tmp_path / "group.toml").write_text(f'app = "odd"\n{group("F")}')
-    assert "cannot bear" in refused("run", "odd_apps:needy", "--plan", "group.toml", "--tuples", 1000)
+    assert "cannot tolerate" in refused("run", "odd_apps:needy", "--plan", "group.toml", "--tuples", 1000)
 
 
 @pytest.mark.usefixtures("no_spark")
@@ -110,5 +110,5 @@ def test_a_run_of_copies_cannot_be_resumed(tmp_path):
 def test_an_operator_is_in_one_group_once():
     stream = App("x").source("S", "x long")
     for groups in (("g", "g"), ("g", "h")):
-        with pytest.raises(GraphError, match="it is in one group, once"):
+        with pytest.raises(GraphError, match="an operator belongs to at most one group"):
             stream.filter("x > 1", name="F", protect=[ha_group(name) for name in groups])

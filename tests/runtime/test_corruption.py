@@ -9,7 +9,7 @@ from riprap.base.errors import UsageError
 from riprap.graph.builder import App
 from riprap.graph.windows import count
 from riprap.operators.views import Views
-from riprap.runtime.corruption import ask, asked, done, parse_corruptions, what_was_done
+from riprap.runtime.corruption import corruptions_done, parse_corruptions, report_done, request_corruption, take_request
 from riprap.runtime.element.wrong_bits import WrongBits
 from riprap.runtime.layout import arrange
 
@@ -49,15 +49,15 @@ def test_half_of_them_strike_tuples_and_half_states():
 
 
 def test_a_request_is_found_once(tmp_path: Path):
-    assert asked(tmp_path, "A#1") is None
-    ask(tmp_path, "A#1", "state", operator="A", chance=7)
-    assert asked(tmp_path, "A#2") is None
-    request = asked(tmp_path, "A#1")
+    assert take_request(tmp_path, "A#1") is None
+    request_corruption(tmp_path, "A#1", "state", operator="A", chance=7)
+    assert take_request(tmp_path, "A#2") is None
+    request = take_request(tmp_path, "A#1")
     assert request is not None
     assert (request.operator, request.what, request.chance) == ("A", "state", 7)
-    assert asked(tmp_path, "A#1") is None
-    done(tmp_path, "A#1", request, "x", 5)
-    assert [(one["pe"], one["column"]) for one in what_was_done(tmp_path)] == [("A#1", "x")]
+    assert take_request(tmp_path, "A#1") is None
+    report_done(tmp_path, "A#1", request, "x", 5)
+    assert [(one["pe"], one["column"]) for one in corruptions_done(tmp_path)] == [("A#1", "x")]
 
 
 def test_one_bit_of_one_tuple_is_wrong():

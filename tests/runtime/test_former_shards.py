@@ -92,7 +92,7 @@ def test_what_cannot_be_is_refused_in_a_sentence():
 
 def test_shards_that_have_not_taken_over_cannot_be_changed(tmp_path):
     layout = changed(graph(), 2, 3)
-    with pytest.raises(UsageError, match="Op/2 has yet to take over from the shards of Op before it: resume with 3"):
+    with pytest.raises(UsageError, match="Op/2 has yet to take over from the former shards of Op: resume with 3"):
         check_taken_over(tmp_path, layout)
     check_taken_over(tmp_path, layout.before)
     for pe in layout.hosting("Op"):

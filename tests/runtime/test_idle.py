@@ -74,7 +74,7 @@ def test_a_life_that_died_in_the_middle_of_an_entry_has_not_said_it(tmp_path, so
         written = (tmp_path / "idle" / "S").read_bytes()
         for cut in range(len(written) + 1):
             (tmp_path / "idle" / "S").write_bytes(written[:cut])
-            assert len(IdleLog(tmp_path / "idle" / "S", own=False).said) == cut // (len(written) // 2)
+            assert len(IdleLog(tmp_path / "idle" / "S", own=False).entries) == cut // (len(written) // 2)
             IdleLog(tmp_path / "idle" / "S", own=True).close()
             assert (tmp_path / "idle" / "S").stat().st_size % (len(written) // 2) == 0
 

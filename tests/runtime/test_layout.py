@@ -205,12 +205,12 @@ def test_a_stream_that_is_retained_while_its_consumer_is_down_separates_fragment
 
 def test_what_cannot_be_retained_while_down_is_refused():
     kept = (retain("while-down"),)
-    with pytest.raises(UsageError, match="goes with the protocol partial and not with coordinated"):
+    with pytest.raises(UsageError, match="needs the protocol partial, not coordinated"):
         arrange(chain(source=kept), protocol=protocol("coordinated"))
     app = App("pairs")
     left = app.source("L", "x long", protect=kept)
     left.barrier(app.source("R", "y long"), name="B").sink("Sink")
-    with pytest.raises(UsageError, match="L→B is retained while its consumer is down, and B cannot bear to lose"):
+    with pytest.raises(UsageError, match="L→B is retained while its consumer is down, and B cannot tolerate the loss"):
         arrange(app.build())
     with pytest.raises(UsageError, match="F is in an HA group, which fails over instead"):
         arrange(chain(source=kept, filter_=(ha_group("g"),)))
@@ -240,7 +240,7 @@ def test_a_cycle_is_one_fragment_unless_it_is_to_be_several():
     itself = App("itself")
     again = itself.feedback("again", "x long", delay="1ms")
     itself.source("S", "x long").union(again, name="Both").feed("again")
-    with pytest.raises(UsageError, match="Both is on a cycle that runs in one process, as nothing else is on it"):
+    with pytest.raises(UsageError, match="Both is on a cycle that runs in one process, because it has one operator"):
         arrange(itself.build(), "none", {"Both": 2})
 
 

@@ -1,6 +1,6 @@
-"""What cannot run: every reason for which a graph with its protection is refused, before anything starts.
+"""Validation: every reason to refuse a graph with its protection, before anything starts.
 
-`arrange` asks here, so that whatever has a layout can run; `planned.py` asks of a plan for an app.
+`arrange` calls it, so every layout can run; `planned.py` uses it to validate a plan for an app.
 """
 
 from typing import TYPE_CHECKING, get_args
@@ -14,7 +14,7 @@ from riprap.graph.windows import Punctuated, Session
 from riprap.protocols.partial import PARTIAL
 from riprap.protocols.protocol import ProtocolSpec
 from riprap.runtime.fusion import Fuse, spread
-from riprap.runtime.retentions import kept, share_of
+from riprap.runtime.retentions import persistent, share_of
 
 if TYPE_CHECKING:
     from riprap.runtime.layout import Fragment, Layout, Link
@@ -23,7 +23,7 @@ MOST_SHARDS = 1024  # of one operator
 
 
 def check_graph(graph: Graph, fuse: Fuse, protocol: ProtocolSpec, *, virtual: bool) -> None:
-    """Raise for what no layout could make run."""
+    """Raise for graphs that no layout could run."""
     if fuse not in get_args(Fuse):
         raise UsageError(f"--fuse {fuse}: expected one of {', '.join(get_args(Fuse))}")
     for spec in graph:
@@ -34,7 +34,7 @@ def check_graph(graph: Graph, fuse: Fuse, protocol: ProtocolSpec, *, virtual: bo
 
 
 def check_layout(layout: "Layout") -> None:
-    """Raise for what follows from which operators share elements."""
+    """Raise for layouts that cannot run because of which operators share elements."""
     ids = [pe.id for pe in layout.pes]
     for id_ in ids:
         if ids.count(id_) > 1:
@@ -49,32 +49,32 @@ def check_layout(layout: "Layout") -> None:
 
 
 def _check_cycles(graph: Graph, fuse: Fuse, protocol: ProtocolSpec, *, virtual: bool) -> None:
-    """What a cycle within one element cannot have, and what one over several cannot."""
+    """Raise for cycles that cannot run in one element, or over several."""
     for cycle in cyclic_parts(graph):
         several = spread(graph, cycle, fuse, bounded=protocol.name == "recompute")
         if several and virtual:
             raise UsageError(
-                f"--virtual: {cycle[0]} is on a cycle over several elements, all of which have to go back together: "
+                f"--virtual: {cycle[0]} is on a cycle over several elements, all of which have to roll back together: "
                 "leave --virtual out, or --fuse none and parallelism"
             )
         for name in cycle:
             if graph[name].parallelism > 1 and not several:
-                why = "nothing else is on it" if len(cycle) == 1 else "it is replicated, or may be recomputed"
+                why = "it has one operator" if len(cycle) == 1 else "it is replicated, or may be recomputed"
                 raise UsageError(
-                    f"{name} is on a cycle that runs in one process, as {why}: leave its parallelism at 1, "
+                    f"{name} is on a cycle that runs in one process, because {why}: leave its parallelism at 1, "
                     f"not {graph[name].parallelism}"
                 )
             if several and not graph[name].deterministic and protocol.name != PARTIAL.name:
                 raise UsageError(
-                    f"{name} is not deterministic and lies on a cycle over several elements, of which {protocol.name} "
-                    "could not say what is still to come round: leave --fuse none and parallelism out, or --protocol"
+                    f"{name} is not deterministic and is on a cycle over several elements, where {protocol.name} could "
+                    "not tell which feedback is still to come: leave --fuse none and parallelism out, or --protocol"
                 )
         for stream in graph.streams:
             apart = graph[stream.source].annotations.continuous is not None or share_of(graph, stream) is not None
             if {stream.source, stream.target} <= set(cycle) and apart:
                 raise UsageError(
-                    f"stream {stream.id} lies on a cycle, where nothing can be kept for {stream.target} alone: leave "
-                    "continuous() and retain() out, backup() keeps what leaves the cycle"
+                    f"stream {stream.id} is on a cycle, where nothing can be retained for {stream.target} alone: leave "
+                    "continuous() and retain() out; backup() logs what leaves the cycle"
                 )
 
 
@@ -103,47 +103,47 @@ def _check_link(layout: "Layout", link: "Link") -> None:
     graph, stream, protocol = layout.graph, link.stream, layout.protocol
     if link.source.group and not link.within:
         _check_edge(graph, stream, link.source.group)
-    elif kept(graph, stream) and protocol.together:
+    elif persistent(graph, stream) and protocol.together:
         _check_repeated(graph, stream, protocol)
     elif share_of(graph, stream) is not None:
         _check_retained(graph, stream, protocol)
 
 
 def _check_retained(graph: Graph, stream: StreamSpec, protocol: ProtocolSpec) -> None:
-    """Raise for streams that cannot be kept just while their consumer is down."""
+    """Raise for streams that cannot have the retention while-down."""
     has, target = f"stream {stream.id} is retained while its consumer is down", graph[stream.target]
     if protocol.name != PARTIAL.name:
-        raise UsageError(f"{has}, which goes with the protocol partial and not with {protocol.name}: leave one out")
+        raise UsageError(f"{has}, which needs the protocol partial, not {protocol.name}: leave one out")
     if not target.tolerates_loss:
         raise UsageError(
-            f"{has}, and {stream.target} cannot bear to lose what it had taken since its checkpoint: use persist()"
+            f"{has}, and {stream.target} cannot tolerate the loss of input since its checkpoint: use persist()"
         )
     if target.annotations.ha_group is not None:
         raise UsageError(f"{has}, and {stream.target} is in an HA group, which fails over instead: leave retain out")
 
 
 def _check_repeated(graph: Graph, stream: StreamSpec, protocol: ProtocolSpec) -> None:
-    """Raise for a persistent stream that would keep rows which were abandoned when everybody went back."""
+    """Raise for a persistent stream that would retain rows which a rollback of all elements invalidated."""
     for name in graph.order:
         if not graph[name].deterministic and stream.source in graph.reachable(name):
             raise UsageError(
-                f"stream {stream.id} is persistent, and {name} is not deterministic: under {protocol.name} all go back "
-                f"together, and the stream would keep what {name} does not give out again; use --protocol hybrid, "
-                "or leave its protection out"
+                f"stream {stream.id} is persistent, and {name} is not deterministic: under {protocol.name} all "
+                f"elements roll back together, and the stream would retain rows that {name} does not emit again; use "
+                "--protocol hybrid, or leave its protection out"
             )
 
 
 def _check_edge(graph: Graph, stream: StreamSpec, group: str) -> None:
-    """Raise for what the edge of a group cannot be yet."""
-    if kept(graph, stream):
+    """Raise for streams that cannot leave a group."""
+    if persistent(graph, stream):
         raise UsageError(
             f"stream {stream.id} leaves HA group {group} and is persistent, and replicas cannot write one stream "
             f"together: take {stream.source} out of the group, or leave out its backup and persist"
         )
     if not graph[stream.target].tolerates_loss:
         raise UsageError(
-            f"{stream.target} cannot bear loss and is fed by HA group {group}, which may lose tuples as it fails over: "
-            f"put {stream.target} into the group, or take {stream.source} out of it"
+            f"{stream.target} cannot tolerate loss and is fed by HA group {group}, which may lose tuples in a "
+            f"failover: put {stream.target} into the group, or take {stream.source} out of it"
         )
 
 
@@ -162,9 +162,9 @@ def _check_continuous(layout: "Layout", fragment: "Fragment") -> None:
                 f"{has}, which are for aggregates over windows of count or time and for joins: give it an interval"
             )
         if fragment.group:
-            raise UsageError(f"{has} and is in HA group {fragment.group}, whose replicas save nothing of their own")
+            raise UsageError(f"{has} and is in HA group {fragment.group}, whose replicas take no checkpoints")
         if layout.protocol.name != PARTIAL.name:
-            raise UsageError(f"{has}, which go with the protocol partial and not with {layout.protocol.name}")
+            raise UsageError(f"{has}, which need the protocol partial, not {layout.protocol.name}")
         for other in (graph[name] for name in fragment.members):
             if other is not spec and any(other.stateful):
                 raise UsageError(
@@ -175,8 +175,8 @@ def _check_continuous(layout: "Layout", fragment: "Fragment") -> None:
         for link in layout.links:
             if link.target == fragment and link.retention != "log":
                 raise UsageError(
-                    f"{has}, and its input {link.stream.id} could not be read again: make it persistent, with "
+                    f"{has}, and its input {link.stream.id} could not be replayed: make it persistent, with "
                     f"persist() or backup() at {link.stream.source}"
                 )
             if link.source == fragment and link.stream.source != spec.name:
-                raise UsageError(f"{has}, and {link.stream.id} leaves its element in front of it: use --fuse none")
+                raise UsageError(f"{has}, and {link.stream.id} leaves its element upstream of it: use --fuse none")

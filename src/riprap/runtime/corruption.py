@@ -1,9 +1,9 @@
-"""Silent corruption on request: `Aggregator@10s`, or whenever somebody asks.
+"""Silent corruption on request: `Aggregator@10s`, or at any time by a file.
 
-A request is a file in the run's directory, `corruptions/PE`, that the element finds within some milliseconds, takes
-away and carries out (`element/wrong_bits.py`): one tuple that comes to the operator next, or one in its state. What was
-done is a line of `corruptions/done.jsonl`. So the driver can ask, and whoever else knows the directory; a request to an
-element that is down waits until it is back.
+A request is a file in the run's directory, `corruptions/PE`. The element finds it within milliseconds, removes it and
+carries it out (`element/wrong_bits.py`): it corrupts the next input tuple of the operator, or its state. Each result is
+a line of `corruptions/done.jsonl`. So the driver, or any process that knows the directory, can make requests; a request
+to an element that is down waits until it is up.
 
     {"operator": NAME, "what": "tuple" or "state", "chance": a random number}
     {"pe": ID, "operator", "what", "column": the attribute, null if nothing could be altered, "at": µs, wall clock}
@@ -27,18 +27,18 @@ _FOLDER, _DONE = "corruptions", "done.jsonl"
 
 
 class Corruption(NamedTuple):
-    """Of an operator, in one of these elements: of copies, in the first that speaks."""
+    """Of an operator, in one of these elements: of copies, in the first that sends."""
 
     at: Duration  # after the run is running
     operator: str
     pes: tuple[str, ...]
     what: What
     chance: int
-    text: str = ""  # as it was given
+    text: str = ""  # as specified by the user
 
 
 def parse_corruptions(text: str | None, layout: Layout, seed: int = 1) -> tuple[Corruption, ...]:
-    """In the order of their times. Of one tuple or of the state, half and half, as the seed says."""
+    """In the order of their times. The seed chooses between a tuple and the state, with equal probability."""
     parts = enumerate(listed(text, "--corrupt"))
     return tuple(sorted(_corruption(part, layout, derived_seed(seed, f"{n} {part}")) for n, part in parts))
 
@@ -55,8 +55,8 @@ def _corruption(part: str, layout: Layout, chance: int) -> Corruption:
     return Corruption(at, name, pes, "state" if chance & 1 else "tuple", chance >> 1, part)
 
 
-def ask(directory: Path, pe: str, what: What, *, operator: str = "", chance: int = 0) -> None:
-    """Have an element corrupt something; `operator`: of its operators, without one the first that can be struck."""
+def request_corruption(directory: Path, pe: str, what: What, *, operator: str = "", chance: int = 0) -> None:
+    """Request a corruption of an element; `operator`: by default the first one that can be corrupted."""
     folder = directory / _FOLDER
     files.make(folder)
     unnamed = folder / f".{quote(pe, safe='')}"
@@ -70,44 +70,45 @@ class CorruptionRequest(NamedTuple):
     chance: int
 
 
-def asked(directory: Path, pe: str) -> CorruptionRequest | None:
-    """What this element is to do, once."""
+def take_request(directory: Path, pe: str) -> CorruptionRequest | None:
+    """The request to this element, once."""
     path = directory / _FOLDER / quote(pe, safe="")
     try:
-        found = json.loads(files.read_text(path))
+        request = json.loads(files.read_text(path))
     except FileNotFoundError:
         return None
     files.unlink(path)
-    return CorruptionRequest(found["operator"], cast(What, found["what"]), found["chance"])
+    return CorruptionRequest(request["operator"], cast(What, request["what"]), request["chance"])
 
 
-def done(directory: Path, pe: str, request: CorruptionRequest, column: str | None, at: int) -> None:
+def report_done(directory: Path, pe: str, request: CorruptionRequest, column: str | None, at: int) -> None:
     line = {"pe": pe, "operator": request.operator, "what": request.what, "column": column, "at": at}
     with files.open_file(directory / _FOLDER / _DONE, "a") as file:
         file.write(json.dumps(line) + "\n")
 
 
-def what_was_done(directory: Path) -> list[dict[str, Any]]:
+def corruptions_done(directory: Path) -> list[dict[str, Any]]:
+    """The results of all requests so far."""
     path = directory / _FOLDER / _DONE
     return [json.loads(line) for line in files.read_text(path).splitlines()] if files.exists(path) else []
 
 
 def not_done(
-    asked_for: Sequence[tuple[Corruption, str]],
+    requested: Sequence[tuple[Corruption, str]],
     never: Iterable[Corruption],
     done: Iterable[Mapping[str, Any]],
     ran: float,
 ) -> list[dict[str, str]]:
-    """What was asked of which element, or never came due, and did not happen in a run of so many seconds; and why."""
-    left = list(done)
-    found = [(one, f"the run was over after {ran:.1f} s") for one in never]
-    for one, pe in asked_for:
-        wanted = (pe, one.operator, one.what)
-        line = next((line for line in left if (line["pe"], line["operator"], line["what"]) == wanted), None)
+    """Corruptions that were requested, or never became due, and did not happen in a run of `ran` seconds; and why."""
+    lines = list(done)
+    failed = [(fault, f"the run was over after {ran:.1f} s") for fault in never]
+    for fault, pe in requested:
+        wanted = (pe, fault.operator, fault.what)
+        line = next((line for line in lines if (line["pe"], line["operator"], line["what"]) == wanted), None)
         if line is None:
-            found.append((one, f"the run was over before anything came to {pe} that could be altered"))
+            failed.append((fault, f"the run was over before {pe} received anything that could be altered"))
             continue
-        left.remove(line)
+        lines.remove(line)
         if line["column"] is None:
-            found.append((one, f"there was nothing in {pe} that could be altered"))
-    return [{"fault": f"--corrupt {one.text}", "why": why} for one, why in found]
+            failed.append((fault, f"there was nothing in {pe} that could be altered"))
+    return [{"fault": f"--corrupt {fault.text}", "why": why} for fault, why in failed]

@@ -1,14 +1,14 @@
 """The input of a source in a run: a file or a persistent stream, from any position on, keyed and checked.
 
-A *position* counts the rows of the input before a row, so it means the same to every attempt: a source that comes back
-begins at the position in its checkpoint and gives its rows the keys that they had before. Row groups, record batches
-and segments before it are not read.
+A *position* counts the rows of the input before a row, so it means the same to every incarnation: a restarted source
+resumes at the position in its checkpoint and assigns the same keys to its rows. Row groups, record batches and segments
+before it are not read.
 
-A source with a lateness sorts its input (`engine/lateness.py`). Its positions count the rows that it has given out, in
-their order. What it held is read again when it comes back: it reads from the beginning and passes over what it gave.
+A source with a lateness sorts its input (`engine/lateness.py`). Its positions count the rows that it has emitted, in
+order. After a restart it reads from the start, because it has to buffer the same rows again, and skips what it emitted.
 
-A stream that is still being written is followed. Whoever writes it may log *progress* beside the rows, which says that
-the input is idle and not late: nothing before that time will follow. It lies between the same rows for every attempt.
+A stream that is still being written is followed. Its producer may log *watermarks* beside the rows, which tell that the
+input is idle and not late: nothing before that time will follow. Every incarnation finds them between the same rows.
 """
 
 import os
@@ -29,7 +29,7 @@ from riprap.streams.description import DESCRIPTION
 
 
 class Feed:
-    """Batches of one source. Never waits: where a stream is followed, `next` gives None until there is more."""
+    """Batches of one source. Never blocks: of a followed stream `next` returns None until there are more rows."""
 
     def __init__(
         self,
@@ -45,42 +45,40 @@ class Feed:
     ) -> None:
         """`columns` of the source are read, by default all. `follow` is for streams that are still being written.
 
-        One of several shards gives the rows of its own stripes; its position passes over those of others. `note` hears
-        what of a file was read.
+        One of several shards returns the rows of its own stripes; its position skips those of others. `note` is called
+        with the parts of a file that were read.
         """
-        self.position = position  # of the row that comes next
-        self._over = False  # the input is read to its end
-        self.watermark: OrderKey | None = (
-            None  # that the stream told behind the last row: nothing at or below will come
-        )
+        self.position = position  # of the next row
+        self._over = False  # the input was read to its end
+        self.watermark: OrderKey | None = None  # logged in the stream after the last row
         self._rank = source.rank
         self._keyer = Keyer(source, columns, position)
-        self._rest: deque[tuple[int, pa.RecordBatch]] = deque()  # keyed, not yet given out, with their positions
+        self._rest: deque[tuple[int, pa.RecordBatch]] = deque()  # keyed, not yet returned, with their positions
         self._shard, self._shards = shard, shards
-        self._emptied = False  # nothing is held any more, nor will be
+        self._emptied = False  # the sorter has returned its last rows
         wanted = None if columns is None else {*columns, TS, SEQ, *([source.time] if source.time else [])}
         self._stream = PersistentStream.open(path) if (Path(path) / DESCRIPTION).exists() else None
         self._follow = follow and self._stream is not None
         self._wanted = wanted
-        self._seen: tuple[int, int, int] | None = None  # how far the stream was stable when it was last read
+        self._seen: tuple[int, int, int] | None = None  # end of the stable part of the stream at the last read
         self._source = source
         self._sorter = None if source.lateness is None else Sorter(source.lateness)
-        self._read = position if self._sorter is None else 0  # rows of the input that were read
-        self._passed = 0 if self._sorter is None else position  # rows in order that were given out before
+        self._read = position if self._sorter is None else 0  # rows read from the input
+        self._passed = 0 if self._sorter is None else position  # sorted rows to skip, emitted before the restart
         self._raw = self._stored() if self._stream else read_ahead(read_file(path, wanted, skip=self._read, note=note))
 
     @property
     def ended(self) -> bool:
-        """Nothing will come any more: what a sorter held until the end of the input has been given out, too."""
+        """No row will follow, and a sorter has returned everything."""
         return self._over and not self._rest and (self._sorter is None or self._emptied)
 
     @property
     def late(self) -> int | None:
-        """Rows that came later than the source allows, and were left out; None where it has no lateness."""
+        """Rows that arrived later than the source allows, and were dropped; None if it has no lateness."""
         return None if self._sorter is None else self._sorter.late
 
     def next(self, max_rows: int) -> pa.RecordBatch | None:
-        """At most `max_rows` rows. None: there are none now, and if `ended`, there never will be."""
+        """At most `max_rows` rows. None: no rows now, and if `ended`, never again."""
         while not self._rest:
             raw = self._next_raw() if self._sorter is None else self._next_sorted(self._sorter)
             if raw is None:
@@ -94,7 +92,7 @@ class Feed:
         room = max_rows - (at - self.position) if not self._over else max_rows
         if room < batch.num_rows:
             self._rest.appendleft((at + max(room, 0), batch.slice(max(room, 0))))
-        if room <= 0:  # what is due are rows of others
+        if room <= 0:  # the due rows are those of other shards
             self.position += max_rows
             return None
         batch = batch.slice(0, room)
@@ -102,7 +100,7 @@ class Feed:
         return batch
 
     def _next_sorted(self, sorter: Sorter) -> pa.RecordBatch | None:
-        """The next rows in order, those that were given out before aside."""
+        """The next rows in order, without those emitted before the restart."""
         while not self._emptied:
             raw = self._next_raw()
             if raw is None and not self._over:
@@ -114,10 +112,10 @@ class Feed:
                 rows = sorter.take(raw, times_of_input(raw, self._source))
             if rows is None:
                 continue
-            again = min(self._passed, rows.num_rows)
-            self._passed -= again
-            if again < rows.num_rows:
-                return rows.slice(again)
+            repeated = min(self._passed, rows.num_rows)
+            self._passed -= repeated
+            if repeated < rows.num_rows:
+                return rows.slice(repeated)
         return None
 
     def _next_raw(self) -> pa.RecordBatch | None:
@@ -137,9 +135,11 @@ class Feed:
         return self._stream.stable().place != self._seen
 
     def _stored(self) -> Iterator[pa.RecordBatch]:
-        """What is stable in the stream from the position on; the mark of its end ends the input."""
+        """The stable rows of the stream from the position on; an end mark ends the input."""
         assert self._stream is not None
-        self._seen = self._stream.stable().place  # before reading: what comes meanwhile is then seen again, not missed
+        self._seen = (
+            self._stream.stable().place
+        )  # before reading: rows appended meanwhile are then found by the next read
         columns = None
         if self._wanted is not None:
             columns = [name for name in self._stream.schema.names if name in self._wanted]
@@ -147,24 +147,24 @@ class Feed:
             if isinstance(item, StoredMark):
                 self._over = item.kind == "end"
                 if item.kind == "progress":
-                    self._told(item.key)
+                    self._announced(item.key)
             else:
                 first = item.next_position - item.batch.num_rows
                 if self._passed and first > self._read:
                     raise DataError(
-                        f"source {self._source.name} has a lateness and reads its input again from the beginning, "
-                        "which was trimmed meanwhile; keep the stream whole while it is an input"
+                        f"source {self._source.name} has a lateness and reads its input again from the start, "
+                        "which was trimmed meanwhile; do not trim the stream while it is an input"
                     )
                 self._read = item.next_position
                 if self._sorter is None:
-                    if first > self._keyer.row:  # trimmed streams begin later than asked for
+                    if first > self._keyer.row:  # a trimmed stream starts later than requested
                         self.position = max(self.position, first)
                     self._keyer.row = first
-                self._over = False  # it went on behind an end
-                self._told(item.watermark)
+                self._over = False  # rows follow an end mark
+                self._announced(item.watermark)
                 yield item.batch
 
-    def _told(self, key: OrderKey | None) -> None:
-        """Its sources and numbers are those of whoever wrote the stream: what holds here is its time."""
-        if key is not None and self._sorter is None:  # what a sorter holds is from before it
+    def _announced(self, key: OrderKey | None) -> None:
+        """Only the time of the key holds here: its source and number are those of the stream's producer."""
+        if key is not None and self._sorter is None:  # a sorter may hold rows from before it
             self.watermark = OrderKey(key.ts - 1, self._rank, END_KEY.seq, END_KEY.n)

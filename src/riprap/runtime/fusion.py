@@ -1,18 +1,18 @@
-"""Which operators share a process: the groups that fragments are made of.
+"""Which operators share a process: each group becomes a fragment.
 
     none  one group per operator
     auto  chains (one stream out, one stream in) of operators with equal protection and parallelism; and backups between
-          backups, in chains or not, because a log between two processes costs more than a second process gives
+          backups, in chains or not, because a log between two processes costs more than a second process gains
     all   one group, or one for each part that persistent streams separate
 
-The operators of a cycle are one group: what goes round in it never leaves the process, and backups on it keep what
-leaves the cycle. With `none`, and where one of them has shards, each of them is a group of its own instead, and what
-goes round goes from process to process (`spread`).
+The operators of a cycle form one group: feedback never leaves the process, and backups on the cycle log what leaves the
+cycle. With `none`, and if an operator of the cycle has shards, each of them is a separate group instead, and feedback
+travels between processes (`spread`).
 
-Backups between backups share a group (`_inside`): the fragment is saved as a whole and reads again from its own inputs,
-so what would be read again from the stream between them is computed again. A stream between them that `persist()` names
-is a *tap*: written for readers outside, and read by nobody inside. Under a bound of recovery they do not share one: the
-bound counts on every backup being read, instead of recomputed.
+Backups between backups share a group (`_inside`): the fragment is checkpointed as a whole and replays its own inputs,
+so the stream between them is computed again instead of replayed. A stream between them that `persist()` names is a
+*tap*: written for external readers only. Under a recovery bound they do not share a group: the bound relies on every
+backup being read instead of recomputed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,17 +23,17 @@ from riprap.graph.cycles import cyclic_parts
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.order_keys import overlapping
 from riprap.graph.specs import OperatorSpec, Union
-from riprap.runtime.retentions import kept, share_of
+from riprap.runtime.retentions import persistent, share_of
 
 Fuse = Literal["auto", "none", "all"]
 
 
 def fused(graph: Graph, fuse: Fuse, *, bounded: bool) -> list[tuple[str, ...]]:
-    """The groups, each in the order of the graph. `bounded`: a bound of recovery is to be met."""
+    """The groups, each in the order of the graph. `bounded`: the plan has a recovery bound."""
     group = {name: {name} for name in graph.order}
 
-    def unite(one: str, other: str) -> None:
-        left, right = group[one], group[other]
+    def unite(source: str, target: str) -> None:
+        left, right = group[source], group[target]
         if left is not right:
             left |= right
             for name in right:
@@ -58,7 +58,7 @@ def fused(graph: Graph, fuse: Fuse, *, bounded: bool) -> list[tuple[str, ...]]:
             if target.parallelism > 1 and numbers_ports(graph, stream.target):
                 continue
             if target.parallelism > 1 and target.partition_keys[stream.target_port]:
-                continue  # its shards want other rows than those of the source have
+                continue  # it is partitioned by a key, so its shards get rows from all shards of the source
             if not _alike_replicated(source, target):
                 continue
             if fuse == "all" or (_chained(graph, stream) and _alike(source, target)):
@@ -69,7 +69,7 @@ def fused(graph: Graph, fuse: Fuse, *, bounded: bool) -> list[tuple[str, ...]]:
                 continue
             if alone & {stream.source, stream.target}:
                 continue
-            shared = kept(graph, stream) and _inside(graph, stream) and _alike(source, target)
+            shared = persistent(graph, stream) and _inside(graph, stream) and _alike(source, target)
             if shared and not _leads_round(graph, group, stream):
                 unite(stream.source, stream.target)
         _check_acyclic(graph, group, fuse, {s.id for s in graph.streams if _apart(graph, s, bounded)} - inner)
@@ -77,36 +77,37 @@ def fused(graph: Graph, fuse: Fuse, *, bounded: bool) -> list[tuple[str, ...]]:
 
 
 def spread(graph: Graph, cycle: Sequence[str], fuse: Fuse, *, bounded: bool) -> bool:
-    """Whether each operator of a cycle is a group of its own. Replicas go round by themselves, and under a bound of
-    recovery the past of a cycle could not be recomputed without itself.
+    """Whether each operator of a cycle is a separate group. Not if it is replicated, since each replica has its own
+    feedback; nor under a recovery bound, since a cycle could not be recomputed without itself.
     """
     replicated = any(graph[name].annotations.ha_group or graph[name].annotations.copies > 1 for name in cycle)
-    asked = fuse == "none" or any(graph[name].parallelism > 1 for name in cycle)
-    return len(cycle) > 1 and asked and not bounded and not replicated
+    requested = fuse == "none" or any(graph[name].parallelism > 1 for name in cycle)
+    return len(cycle) > 1 and requested and not bounded and not replicated
 
 
 def numbers_ports(graph: Graph, name: str) -> bool:
-    """Whether it is a union that numbers tuples which come from one trigger on several ports: they go to one shard."""
+    """Whether it is a union that numbers tuples of one trigger from several ports: they go to one shard."""
     return isinstance(graph[name], Union) and overlapping(list(graph.input_shapes(name)))
 
 
 def _apart(graph: Graph, stream: StreamSpec, bounded: bool) -> bool:
-    """Whether its two ends run in different processes, so that something is left of it when one of them dies."""
-    return (kept(graph, stream) and (bounded or not _inside(graph, stream))) or share_of(graph, stream) is not None
+    """Whether its two ends have to run in different processes, so that it survives the death of one of them."""
+    return (persistent(graph, stream) and (bounded or not _inside(graph, stream))) or share_of(
+        graph, stream
+    ) is not None
 
 
 def _inside(graph: Graph, stream: StreamSpec) -> bool:
-    """Whether a persistent stream may be inside a fragment, where nobody reads it.
+    """Whether a persistent stream may be inside a fragment, where no element reads it.
 
-    It may where everything that comes to its two ends can be read again, and what its consumer gives out is kept as
-    well.
+    It may if all inputs of its two ends can be replayed, and the output of its consumer is logged as well.
     """
     source, target = graph[stream.source], graph[stream.target]
     inputs = (*graph.inputs(stream.source), *graph.inputs(stream.target))
     return (
         source.annotations.backup
         and source.annotations.continuous is None  # it records its state there
-        and all(kept(graph, other) for other in inputs)
+        and all(persistent(graph, other) for other in inputs)
         and source.deterministic
         and target.deterministic
         and (target.annotations.backup or not target.outputs)
@@ -125,7 +126,7 @@ def _chained(graph: Graph, stream: StreamSpec) -> bool:
 
 
 def _alike(source: OperatorSpec, target: OperatorSpec) -> bool:
-    """Equal protection: a crash of either costs the same. Without state a checkpoint makes no difference."""
+    """Whether they have equal protection: a crash of either costs the same. Checkpoints matter only with state."""
     left, right = source.annotations, target.annotations
     both = ((source, left), (target, right))
     saved = {(a.checkpoint_every, a.continuous, a.checkpoint_off) for spec, a in both if any(spec.stateful)}
@@ -134,7 +135,7 @@ def _alike(source: OperatorSpec, target: OperatorSpec) -> bool:
 
 
 def _leads_round(graph: Graph, group: Mapping[str, set[str]], stream: StreamSpec) -> bool:
-    """Whether some way from the group of its source to that of its target leads over others: they would wait for it."""
+    """Whether some path from the group of its source to that of its target passes other groups: they would deadlock."""
     left, right = group[stream.source], group[stream.target]
     seen: set[str] = set()
     ahead = [s.target for name in left for s in graph.outputs(name) if s.target not in left and s.target not in right]
@@ -150,7 +151,7 @@ def _leads_round(graph: Graph, group: Mapping[str, set[str]], stream: StreamSpec
 
 
 def _check_acyclic(graph: Graph, group: Mapping[str, set[str]], fuse: Fuse, apart: set[str]) -> None:
-    """Fusing everything around a stream that stays outside would make a fragment wait for itself."""
+    """Raise if a fragment would wait for itself, because a stream around it stays outside."""
     after: dict[int, set[int]] = {}
     for stream in graph.streams:
         left, right = id(group[stream.source]), id(group[stream.target])
@@ -160,7 +161,7 @@ def _check_acyclic(graph: Graph, group: Mapping[str, set[str]], fuse: Fuse, apar
             )
         if left != right and stream.feedback is None:
             after.setdefault(left, set()).add(right)
-    seen: dict[int, int] = {}  # 1: on the way, 2: done
+    seen: dict[int, int] = {}  # 1: being visited, 2: done
 
     def visit(node: int) -> bool:
         if seen.get(node) == 2:
@@ -168,12 +169,12 @@ def _check_acyclic(graph: Graph, group: Mapping[str, set[str]], fuse: Fuse, apar
         if seen.get(node) == 1:
             return False
         seen[node] = 1
-        fine = all(visit(other) for other in after.get(node, ()))
+        acyclic = all(visit(other) for other in after.get(node, ()))
         seen[node] = 2
-        return fine
+        return acyclic
 
     if not all(visit(id(members)) for members in group.values()):
-        raise UsageError(f"--fuse {fuse}: the fragments would wait for each other in a circle; use --fuse auto")
+        raise UsageError(f"--fuse {fuse}: the fragments would wait for each other in a cycle; use --fuse auto")
 
 
 def _ordered(graph: Graph, groups: Iterable[set[str]]) -> list[tuple[str, ...]]:

@@ -1,8 +1,8 @@
-"""What is on disk, made ready for another number of shards, before the elements start: the driver does it.
+"""Prepares the data on disk for another number of shards. The driver runs it before the elements start.
 
-Whoever still writes the log of an old shard is fenced off, and the log ended, so that consumers come to its end. The
-logs of the input are kept for the new shards as they were for the old ones. Ledgers get the shape that they have now.
-Each of it may have been done already, by a driver that was killed.
+A process that still writes the log of an old shard is fenced, and the log is ended, so that consumers reach its end.
+The logs of the input are retained for the new shards as they were for the old ones. Ledgers get their new shape. Each
+step is idempotent, since a driver may have been killed in between.
 """
 
 from pathlib import Path
@@ -24,7 +24,7 @@ from riprap.runtime.stored_history import StoredLogs
 
 
 def hand_over(directory: Path, layout: Layout, stability: Stability) -> None:
-    """From the shards of `layout.before` to those of the layout, if any have changed."""
+    """Hand over from the shards of `layout.before` to those of the layout, if any have changed."""
     old = layout.before
     if old is None:
         return
@@ -32,7 +32,7 @@ def hand_over(directory: Path, layout: Layout, stability: Stability) -> None:
         if _changed(layout, shard):
             for channel in old.outputs(shard):
                 _end(directory, old, channel, stability)
-    _keep_input(directory, layout, old)
+    _transfer_readers(directory, layout, old)
     ids = {pe.id: pe for pe in old.pes}
     for pe in layout.pes:
         if pe.id in ids:
@@ -41,19 +41,19 @@ def hand_over(directory: Path, layout: Layout, stability: Stability) -> None:
 
 
 def check_taken_over(directory: Path, layout: Layout) -> None:
-    """Raise if shards have yet to take over from those before: others could not take over from them."""
+    """Raise if shards have yet to take over from former ones: others could not take over from them."""
     logs = StoredLogs(directory, layout)
     for pe in layout.pes:
         if layout.change(pe.fragment) is not None and next(iter(logs.records(log_of(layout, pe))), None) is None:
             shards = pe.fragment.shards
             raise UsageError(
-                f"{pe.id} has yet to take over from the shards of {pe.fragment.name} before it: resume with {shards} "
+                f"{pe.id} has yet to take over from the former shards of {pe.fragment.name}: resume with {shards} "
                 f"shard{'s' * (shards != 1)} of it once more, and change their number when it has"
             )
 
 
 def _changed(layout: Layout, shard: Pe) -> bool:
-    """Whether a shard of before is no more."""
+    """Whether a shard of the former layout was replaced."""
     return any(layout.change(fragment) == shard.fragment for fragment in layout.fragments)
 
 
@@ -67,8 +67,8 @@ def _end(directory: Path, old: Layout, channel: ChannelId, stability: Stability)
     log.close()
 
 
-def _keep_input(directory: Path, layout: Layout, old: Layout) -> None:
-    """Each log of the input for its new readers, from where its old ones need it, and no longer for those."""
+def _transfer_readers(directory: Path, layout: Layout, old: Layout) -> None:
+    """Register the new readers of each input log from where the old ones need it, and unregister the old ones."""
     former: dict[ChannelId, set[str]] = {}
     for shard in old.pes:
         if _changed(layout, shard):

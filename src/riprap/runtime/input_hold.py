@@ -1,8 +1,8 @@
-"""An element registers as a reader of the persistent streams that are its inputs: nobody may trim what it needs again.
+"""An element registers as a reader of the persistent streams that it reads, so that no rows it may need are trimmed.
 
-It holds each from the row on that it would read first if it had to come back now: that of its oldest checkpoint, as its
-director says; where it goes on from where it was, the row that comes next. A registration outlives the process, and the
-run, which can be resumed; the driver releases all of them when the inputs have been read to their end.
+It holds each stream from the row that a restart would read first: that of its oldest checkpoint, as reported by the
+director, or the next row if a restart resumes at the current position. A registration outlives the process and the run,
+which can be resumed; the driver releases all of them when the inputs have been read to the end.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from riprap.streams.description import DESCRIPTION
 
 
 def input_streams(inputs: Mapping[str, str]) -> dict[str, PersistentStream]:
-    """By source, those inputs that are persistent streams."""
+    """By source, the inputs that are persistent streams."""
     return {name: PersistentStream.open(path) for name, path in inputs.items() if (Path(path) / DESCRIPTION).exists()}
 
 
@@ -40,32 +40,32 @@ class InputHold:
             except OSError as error:
                 del self._streams[source]
                 warn(
-                    f"the run cannot register as a reader of {own[source]} ({error.strerror}), so whoever trims that "
-                    "stream may delete what it needs again; let it write there"
+                    f"the run cannot register as a reader of {own[source]} ({error.strerror}), so trimming that stream "
+                    "may delete rows that it needs again; give it write access there"
                 )
         self._sorted = {name for name in own if _sorts(run.layout, name)}
 
     def release(self, positions: Mapping[str, int]) -> None:
-        """By source: what comes before this row will not be read again."""
+        """By source: rows before this one will not be read again."""
         for source, position in positions.items():
             if source in self._streams and source not in self._sorted and position > self._needed.get(source, 0):
                 self._needed[source] = position
                 self._streams[source].register_reader(self._name, position, run=self._run)
 
     def passed(self, positions: Mapping[str, int]) -> None:
-        """By source: rows that it has taken for good, if it goes on from where it was."""
+        """By source: rows read; they are released if a restart resumes at the current position."""
         if not self._plan.whole:
             self.release(positions)
 
 
 def _sorts(layout: Layout, name: str) -> bool:
-    """Whether a source reads its input from the beginning when it comes back."""
+    """Whether a source reads its input from the start after a restart."""
     spec = layout.graph[name]
     return isinstance(spec, Source) and spec.lateness is not None
 
 
 def release_inputs(directory: Path, inputs: Mapping[str, str]) -> None:
-    """The run has read them to their end: it needs nothing of them any more."""
+    """Release all inputs: the run has read them to the end."""
     run = str(directory.absolute())
     for stream in input_streams(inputs).values():
         for name, holder in stream.held_by().items():

@@ -1,25 +1,27 @@
-"""Which streams take what comes late.
+"""Which streams deliver late items.
 
-Under partial fault tolerance a producer that is down is not waited for. What it brings when it is back, at or below a
-key that has passed, is *late*: it is given to the operators behind what has passed, counted, and what it causes travels
-on likewise (`messages.py`). A stream that says `late = "drop"` loses it, and counts that.
+Under partial fault tolerance a merge does not wait for a producer that is down. What it sends after its restart, at or
+below a key that has passed, is *late*: it is delivered after the items that have passed, and counted, and the output
+that it triggers is late too (`messages.py`). A stream with `late = "drop"` drops it, and counts it as lost.
 
-So does every stream that leads, by any way, to somebody who tells by the order of keys what was had already: replicas
-of a group and those behind them, who recomputes, and who records the state continuously.
+So does every stream with a path to an operator that recognises delivered items by the order of keys: replicas of a
+group and operators behind them, recomputed ones, and ones with continuous checkpoints.
 """
 
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.layout import Layout
 
-_BY_KEYS = frozenset(("remember", "copy", "recompute"))  # retentions whose ends know items by their keys
+_BY_KEYS = frozenset(("remember", "copy", "recompute"))  # retentions that identify items by their keys
 
 
 def accepts_late(layout: Layout, channel: ChannelId) -> bool:
-    """Whether items that come late on the channel are had by its consumer."""
+    """Whether late items of the channel are delivered to its consumer."""
     stream = layout.stream(channel)
     if stream.late == "drop" or layout.retention(channel) in _BY_KEYS:
         return False
-    behind = layout.graph.reachable(stream.target)
-    if any(a.continuous is not None or a.ha_group is not None for a in (layout.graph[n].annotations for n in behind)):
+    downstream = layout.graph.reachable(stream.target)
+    if any(
+        a.continuous is not None or a.ha_group is not None for a in (layout.graph[n].annotations for n in downstream)
+    ):
         return False
-    return not any(link.retention in _BY_KEYS for link in layout.links if link.stream.source in behind)
+    return not any(link.retention in _BY_KEYS for link in layout.links if link.stream.source in downstream)

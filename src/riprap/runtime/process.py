@@ -31,7 +31,7 @@ from riprap.runtime.coordination.client import Client, CoordinatorLost, Incarnat
 from riprap.runtime.coordination.element_metrics import ElementMetrics, checkpoint_metrics
 from riprap.runtime.coordination.element_states import WorkerState
 from riprap.runtime.coordination.roster import ElementFenced
-from riprap.runtime.corruption import CorruptionRequest, asked, done
+from riprap.runtime.corruption import CorruptionRequest, report_done, take_request
 from riprap.runtime.element.element import Element
 from riprap.runtime.element.ledger import Ledger, ledger_shape, open_ledger, read_ledger
 from riprap.runtime.feed import Feed
@@ -46,7 +46,7 @@ from riprap.runtime.run_context import Run
 from riprap.runtime.shelf import StreamShelf
 from riprap.runtime.spending import Meter
 from riprap.runtime.spill import LogSpill
-from riprap.runtime.stored_history import StoredLogs, StoredPast, feed_of, log_path
+from riprap.runtime.stored_history import StoredAncestors, StoredLogs, feed_of, log_path
 from riprap.runtime.stripes import below
 from riprap.runtime.takeover import Takeover, takes_over, write
 from riprap.runtime.transport.outlets import Outlet
@@ -268,7 +268,7 @@ class _Process:
         )
         self._element.prepare()
         gc.collect()  # garbage of the construction and of a previous incarnation would pause the loop for milliseconds
-        past = StoredPast(run, self._epoch, self._clock)
+        history = StoredAncestors(run, self._epoch, self._clock)
         self._recomputation = Recomputation(
             layout, past, self._clock, batch_rows=_rows_at_once(run), at_once=_RECOMPUTE
         )
@@ -444,9 +444,9 @@ class _Process:
         """Carry out a requested corruption; that of a tuple waits for the next tuple."""
         wrong_bits, directory = self._element.wrong_bits, self._run.directory
         if self._request is not None and not wrong_bits.pending:
-            done(directory, self._pe.id, self._request, wrong_bits.struck, self._clock.now())
+            report_done(directory, self._pe.id, self._request, wrong_bits.struck, self._clock.now())
             self._request = None
-        request = asked(directory, self._pe.id) if self._request is None else None
+        request = take_request(directory, self._pe.id) if self._request is None else None
         if request is None:
             return
         if request.what == "tuple":
@@ -454,7 +454,7 @@ class _Process:
             self._request = request
         else:
             struck = wrong_bits.state(request.operator, request.chance)
-            done(directory, self._pe.id, request, struck, self._clock.now())
+            report_done(directory, self._pe.id, request, struck, self._clock.now())
 
     def _wait(self) -> float:
         """Seconds that the loop may wait for an event."""

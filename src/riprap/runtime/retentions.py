@@ -1,6 +1,6 @@
-"""Which retention a stream between two fragments has: what it was asked to have, or what the protocol of the run says.
+"""The retention of a stream between two fragments: as annotated, or the default of the protocol.
 
-What a retention is `protocols/channel.py` says, and what cannot be `checks.py`.
+`protocols/channel.py` defines the retentions, and `checks.py` refuses invalid ones.
 """
 
 from riprap.graph.graph import Graph, StreamSpec
@@ -15,7 +15,7 @@ def retention_of(graph: Graph, stream: StreamSpec, protocol: ProtocolSpec = PART
     group = graph[stream.source].annotations.ha_group
     if group is not None and group != graph[stream.target].annotations.ha_group:
         return "remember"
-    if kept(graph, stream):
+    if persistent(graph, stream):
         return "log"
     if share_of(graph, stream) is not None:
         return "while-down"
@@ -24,14 +24,19 @@ def retention_of(graph: Graph, stream: StreamSpec, protocol: ProtocolSpec = PART
 
 
 def share_of(graph: Graph, stream: StreamSpec) -> float | None:
-    """Of what comes while its consumer is down, what of it is kept; None: the stream was not asked to be retained."""
-    asked = graph[stream.source].annotations.retain
-    if asked is None or kept(graph, stream) or (asked.ports is not None and stream.source_port not in asked.ports):
+    """The share of rows that is retained while the consumer is down; None: the stream has no `retain()`."""
+    retain = graph[stream.source].annotations.retain
+    if (
+        retain is None
+        or persistent(graph, stream)
+        or (retain.ports is not None and stream.source_port not in retain.ports)
+    ):
         return None
-    return asked.share
+    return retain.share
 
 
-def kept(graph: Graph, stream: StreamSpec) -> bool:
+def persistent(graph: Graph, stream: StreamSpec) -> bool:
+    """Whether the stream is persistent, by `persist()`, `backup()` or `continuous()`."""
     annotations = graph[stream.source].annotations
-    kept = annotations.backup or annotations.continuous is not None
-    return kept or stream.source_port in (annotations.persist or ())
+    all_ports = annotations.backup or annotations.continuous is not None
+    return all_ports or stream.source_port in (annotations.persist or ())

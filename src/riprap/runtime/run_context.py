@@ -1,14 +1,14 @@
-"""What every processing element has to know about the run it belongs to. Shipped to the tasks as it is.
+"""What every processing element has to know about its run. It is pickled to the tasks.
 
-The run's directory lies where every executor reaches it:
+The run's directory is on a file system that all executors share:
 
     run.json          how the run was started, for `--resume`
-    inputs.json       what its inputs say of themselves, and inputs/PE/SOURCE what was read (`engine/input_record.py`)
+    inputs.json       a description of the inputs, and inputs/PE/SOURCE what was read (`engine/input_record.py`)
     .owner            the process that drives the run, locked while it does (`base/owner.py`)
     streams/          the persistent streams, one directory each
-    sinks/NAME        what came out at a sink, a persistent stream
+    sinks/NAME        the output of a sink, a persistent stream
     checkpoints/PE/   checkpoints of an element
-    ledgers/PE        what an element counted, in a form that outlives its process
+    ledgers/PE        the counters of an element, in a form that outlives its process
     metrics.jsonl     the live table, a line per element and second
     summary.json      the numbers at the end
 """
@@ -26,7 +26,7 @@ from riprap.runtime.layout import Layout
 
 @dataclass(frozen=True)
 class Tls:
-    """PEM texts. One certificate, made for the run, is presented by every endpoint and trusted by every client."""
+    """PEM texts. Every endpoint presents the one certificate of the run, and every client trusts it."""
 
     certificate: bytes
     key: bytes = field(repr=False)
@@ -39,26 +39,25 @@ class Run:
     inputs: Mapping[str, str]  # by source: a Parquet or Arrow file, or the directory of a persistent stream
     coordinator: str  # Flight location
     token: str = field(repr=False)  # required by every endpoint
-    host: str  # address that elements bind to: 127.0.0.1 on a loopback master, else ""; then the one that reaches the
-    # coordinator is found
+    host: str  # address that elements bind to: 127.0.0.1 on a loopback master; "": the one that reaches the coordinator
     tls: Tls | None = None
-    rate: Rates = None  # tuples/s of each source, or by source; None: as fast as they are taken
+    rate: Rates = None  # tuples/s of each source, or by source; None: unlimited
     batch_rows: int = 65_536  # most rows in one call of the engine
     buffer_bytes: int = 4 << 20  # most bytes that wait on one channel at its receiver
-    heartbeat: float = 0.2  # seconds between signs of life
+    heartbeat: float = 0.2  # seconds between heartbeats
     follow: bool = False  # inputs are streams that are still being written
-    idle: int | None = None  # microseconds after which such an input is idle (`idle.py`); None: it is waited for
-    stability: Stability = "async"  # of persistent streams, where their operator does not say
-    begun_at: int = 0  # wall clock, microseconds, when this part of the run began: latencies are of what came since
+    idle: int | None = None  # microseconds after which such an input is idle (`idle.py`); None: merges wait for it
+    stability: Stability = "async"  # default for persistent streams
+    begun_at: int = 0  # wall clock, microseconds, when the run was started or resumed: latencies count from there
 
     def stability_of(self, channel: ChannelId) -> Stability:
-        """Of the persistent stream of a channel, or of a sink."""
+        """The stability of the persistent stream of a channel, or of a sink."""
         layout = self.layout
         owner = layout.sink(channel) or layout.stream(channel).source
         return layout.graph[owner].annotations.stability or self.stability
 
 
 def stream_path(directory: Path, channel: ChannelId) -> Path:
-    """Where the persistent stream of a channel between operators lies, whether they share an element or not."""
+    """The path of the persistent stream of a channel between operators, whether they share an element or not."""
     name = quote(channel.stream.replace("→", "--"), safe="")
     return directory / "streams" / name / f"{channel.source}-{channel.target}"

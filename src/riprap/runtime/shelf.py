@@ -1,9 +1,9 @@
-"""What a producer keeps on disk while a consumer is down: a persistent stream that is there for that long.
+"""The shelf: a temporary persistent stream in which a producer retains items while its consumer is down.
 
-It is made when the first message is kept, in `shelves/CHANNEL`, and goes away when the consumer has acknowledged all of
-it: its directory gets another name first, so a crash leaves it whole or not there. An entry's sequence is the number of
-its last item, as in `logs.py`, and items may be missing between two entries. What was kept survives this process; a
-crash of the machine takes what its stability allows.
+It is created with the first message, in `shelves/CHANNEL`, and deleted when the consumer has acknowledged everything:
+its directory is renamed first, so after a crash it is complete or gone. An entry's sequence is the number of its last
+item, as in `logs.py`, and items may be missing between two entries. It survives this process; what a machine crash
+costs depends on its stability.
 """
 
 from collections import deque
@@ -26,7 +26,7 @@ _TRIM_EVERY = 5.0  # seconds
 
 
 class StreamShelf:
-    """Of one channel, in one life of its producer."""
+    """The shelf of one channel, in one incarnation of its producer."""
 
     def __init__(
         self, path: Path, channel: ChannelId, schema: pa.Schema, epoch: int, *, stability: Stability, clock: Clock
@@ -34,20 +34,20 @@ class StreamShelf:
         self._path, self._channel, self._schema, self._epoch = path, channel, schema, epoch
         self._stability, self._clock = stability, clock
         self._log: LogSender | None = None
-        self._next = 0  # behind what went away again
-        self._went = 0  # bytes of it
-        self._read: deque[tuple[int, int]] = deque()  # number and position behind messages that were read
-        self._first = 0  # position of what may still be asked for
+        self._next = 0  # number after the last deleted item
+        self._deleted_bytes = 0
+        self._read: deque[tuple[int, int]] = deque()  # number and position behind each message that was read
+        self._first = 0  # position of the first item that may still be requested
         self._trimmed_at = clock.monotonic()
-        files.remove_tree(self._gone)
+        files.remove_tree(self._deleted)
         if is_stream(LocalFiles(path)):
-            self._log = self._opened()
+            self._log = self._open()
 
     @property
-    def _gone(self) -> Path:
+    def _deleted(self) -> Path:
         return self._path.with_name(self._path.name + ".gone")
 
-    def _opened(self) -> LogSender:
+    def _open(self) -> LogSender:
         return LogSender(
             self._path, self._channel, self._schema, self._epoch, stability=self._stability, clock=self._clock,
             holes=True,
@@ -55,8 +55,8 @@ class StreamShelf:
 
     @property
     def written(self) -> int:
-        """Bytes, in this life."""
-        return self._went + (0 if self._log is None else self._log.written)
+        """Bytes written in this incarnation."""
+        return self._deleted_bytes + (0 if self._log is None else self._log.written)
 
     @property
     def next(self) -> int:
@@ -64,7 +64,7 @@ class StreamShelf:
 
     def append(self, message: Message) -> None:
         if self._log is None:
-            self._log, self._first = self._opened(), 0
+            self._log, self._first = self._open(), 0
         self._log.append(message)
         self._log.flush()
 
@@ -86,12 +86,12 @@ class StreamShelf:
             return
         if below >= self._log.next:
             self._next = self._log.next
-            self._went += self._log.written
+            self._deleted_bytes += self._log.written
             self._log.close()
             self._log = None
             self._read.clear()
-            files.rename(self._path, self._gone)
-            files.remove_tree(self._gone)
+            files.rename(self._path, self._deleted)
+            files.remove_tree(self._deleted)
             return
         while self._read and self._read[0][0] <= below:
             self._first = self._read.popleft()[1]

@@ -1,8 +1,8 @@
-"""What a process of a run takes: cores, memory, bytes that it writes and bytes that it sends.
+"""The resource use of a process of a run: CPU time, memory, bytes written and bytes sent.
 
-Seconds of cores are those of all threads of the process since a life began; the first steps, importing and compiling,
-are not of it. Memory is the share that is the process's own (PSS, of Linux): elements are forked from one daemon, and
-what they share with it is divided among them. Elsewhere it is the most that was ever resident.
+CPU time is that of all threads since the incarnation started, without importing and compiling. Memory is the
+proportional set size (PSS, on Linux): elements are forked from one daemon, and pages that they share are divided among
+them. Elsewhere it is the maximum resident set size.
 """
 
 import resource
@@ -15,15 +15,15 @@ from typing import Any
 from riprap.base.clock import Clock
 
 _ROLLUP = Path("/proc/self/smaps_rollup")
-_LOOK_FIRST, _LOOK_LAST = 1.0, 10.0  # seconds between looks at memory: the kernel goes over all pages to tell
+_LOOK_FIRST, _LOOK_LAST = 1.0, 10.0  # seconds between measurements of memory: the kernel walks all pages
 
 
 @dataclass(frozen=True)
 class Spent:
-    """Of one life; `memory` is what it had when it was last looked at."""
+    """Of one incarnation; `memory` is the last measurement."""
 
-    seconds: float = 0.0  # since it began
-    cpu: float = 0.0  # seconds of cores
+    seconds: float = 0.0  # since its start
+    cpu: float = 0.0  # core seconds
     memory: int = 0  # bytes
     written: int = 0  # bytes, to checkpoints, persistent streams and spills
     sent: int = 0  # bytes, to other elements
@@ -37,21 +37,21 @@ class Spent:
 
 
 class Meter:
-    """Of a life that begins now."""
+    """Measures an incarnation that starts now."""
 
     def __init__(self, sent: int, clock: Clock) -> None:
-        """`sent`: what the process has sent by now."""
+        """`sent`: bytes that the process has sent so far."""
         self._clock, self._sent = clock, sent
-        self._began, self._cpu = clock.monotonic(), time.process_time()
+        self._started, self._cpu = clock.monotonic(), time.process_time()
         self._memory, self._looked_at = 0, 0.0
 
     def spent(self, written: int, sent: int) -> Spent:
         now = self._clock.monotonic()
-        # The longer it lives, the less its memory changes.
-        if now - self._looked_at >= min(max(_LOOK_FIRST, (now - self._began) / 4), _LOOK_LAST):
+        # The longer it runs, the less its memory changes.
+        if now - self._looked_at >= min(max(_LOOK_FIRST, (now - self._started) / 4), _LOOK_LAST):
             self._memory, self._looked_at = own_memory(), now
         cpu = time.process_time() - self._cpu
-        return Spent(now - self._began, cpu, self._memory, written, sent - self._sent)
+        return Spent(now - self._started, cpu, self._memory, written, sent - self._sent)
 
 
 def own_memory() -> int:

@@ -1,8 +1,8 @@
-"""Where a producer puts what it holds for a consumer and memory has no room for: a file of frames.
+"""The spill: a file of frames for messages that a producer holds and memory has no room for.
 
-The format is that of the wire (`transport/frame.py`), with a check of every body: headers of the protocol, progress
-and markers come back as they were. It is appended to and read from its beginning, in one process: it dies with it, and
-promises nothing, so it is never synced. Damage is a `DataError`.
+It has the format of the wire (`transport/wire_frame.py`), with a checksum of every body, so protocol headers,
+watermarks and markers are preserved. One process appends to it and reads it from the start. It ends with the process,
+so it is never synced. Damage is a `DataError`.
 """
 
 from collections.abc import Iterator
@@ -38,8 +38,8 @@ class LogSpill:
             self.written += self._file.write(buffer)
 
     def since(self, number: int) -> Iterator[Message]:
-        """Goes on where the last reading ended, unless that is behind `number` already."""
-        if number < self._given:
+        """Continues where the last reading ended, unless that is beyond `number`."""
+        if number < self._next_number:
             self._rewind()
         while self._read_to < self.written:
             message = self._next()
@@ -49,19 +49,19 @@ class LogSpill:
     def _rewind(self) -> None:
         self._decoder = Decoder(self._schema)
         self._read_to = 0
-        self._given = 0  # the item after the last that was read
+        self._next_number = 0  # after the last item that was read
 
     def _next(self) -> Message | None:
         self._file.seek(self._read_to)
-        header = unpack(memoryview(self._exactly(HEADER_SIZE)))
-        body = memoryview(self._exactly(header.body)) if header.body else None
+        header = unpack(memoryview(self._read_exactly(HEADER_SIZE)))
+        body = memoryview(self._read_exactly(header.body)) if header.body else None
         self._read_to += HEADER_SIZE + header.body
         message = self._decoder.decode(header, body)
         if message is not None:
-            self._given = message.number + message.items
+            self._next_number = message.number + message.items
         return message
 
-    def _exactly(self, count: int) -> bytes:
+    def _read_exactly(self, count: int) -> bytes:
         data = self._file.read(count)
         if len(data) < count:
             raise DataError(f"the spill of channel {self._channel} in {self._path} was cut short: it is lost")

@@ -1,4 +1,4 @@
-"""What a run has on disk, where it lies, and how it is read again by an element that is not its owner."""
+"""The data of a run on disk: paths, and readers for elements that do not own it."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
@@ -26,7 +26,7 @@ from riprap.streams import PersistentStream
 
 
 def log_path(run: Run, channel: ChannelId) -> Path:
-    """Where the persistent stream of a channel lies; a sink's has its name."""
+    """The path of the persistent stream of a channel; that of a sink has the sink's name."""
     sink = run.layout.sink(channel)
     if sink is not None:
         path = run.directory / "sinks" / sink
@@ -44,25 +44,25 @@ class StoredLogs:
         return open_log(stream_path(self._directory, channel), self._layout.schema(channel))
 
     def records(self, channel: ChannelId) -> Iterator[bytes]:
-        return (found.payload for found in self._stream(channel).records_backwards())
+        return (record.payload for record in self._stream(channel).records_backwards())
 
     def messages(self, channel: ChannelId, position: int) -> Iterator[tuple[Message, int]]:
         return stored_messages(self._stream(channel).read(from_position=position, marks=True))
 
     def last(self, channel: ChannelId) -> list[Message]:
         stream = self._stream(channel)
-        begin = max(stream.stable().position - 1, stream.first_position())
-        return [message for message, _ in stored_messages(stream.read(from_position=begin, marks=True))]
+        start = max(stream.stable().position - 1, stream.first_position())
+        return [message for message, _ in stored_messages(stream.read(from_position=start, marks=True))]
 
 
 def feed_of(run: Run, pe: Pe, source: str, position: int, clock: Clock, *, own: bool) -> Feed | IdleFeed:
-    """The input of a source, with the columns that somebody needs. `own`: in the element itself."""
+    """The input of a source, with the columns that are read. `own`: in the source's own element."""
     graph = run.layout.graph
     columns = run.layout.wanted[source][0]
     path, spec, shards = run.inputs[source], cast(Source, graph[source]), pe.fragment.shards
     noted = read_noted(run.directory).get(source, {})
     if "files" in noted:
-        check_same(run.directory, source, Path(path), noted)  # it may have been replaced under a run that goes on
+        check_same(run.directory, source, Path(path), noted)  # it may have been replaced during the run
     note: dict[str, Any] = {}
     if own and pe.shard == 0 and "files" in noted:
         note["note"] = Reading(run.directory, pe.id, source).part
@@ -73,8 +73,8 @@ def feed_of(run: Run, pe: Pe, source: str, position: int, clock: Clock, *, own: 
     return IdleFeed(feed, spec.rank, log, run.idle, clock, own=own)
 
 
-class StoredPast:
-    """For one life, which recomputes what others gave out."""
+class StoredAncestors:
+    """For an incarnation that recomputes the output of others."""
 
     def __init__(self, run: Run, epoch: int, clock: Clock) -> None:
         self._run, self._epoch, self._clock = run, epoch, clock
@@ -92,11 +92,11 @@ class StoredPast:
 
         def following() -> Arrival | None:
             nonlocal messages
-            found = next(messages, None)
-            if found is None:
+            stored = next(messages, None)
+            if stored is None:
                 messages = stored_messages(reader.again(), text)
                 return None
-            return Arrival(channel, *found)
+            return Arrival(channel, *stored)
 
         return following
 

@@ -1,8 +1,8 @@
-"""Text that a log has, as codes of one dictionary that stays from batch to batch.
+"""Dictionary-encodes the text columns of a log, with one dictionary for all batches.
 
-A log has plain text, so that each of its batches can be read by itself. Who reads it gives the rows codes again, and a
-dictionary that is another one with every batch costs the elements behind it more than the rows do. So a reader keeps
-the strings of each column that it has met, and numbers rows by those, as long as they are few.
+A log has plain text, so that each of its batches can be read by itself. Its readers encode the text again, and a new
+dictionary for every batch would cost the elements downstream more than the rows do. So a reader retains the strings of
+each column, as long as they are few, and encodes all batches with them.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ _TEXT = {pa.string().id, pa.binary().id}
 
 
 class StoredText:
-    """Of one who reads a log."""
+    """The dictionaries of one reader of a log."""
 
     def __init__(self) -> None:
         self._pools: dict[str, StringPool | None] = {}  # by column; None: it has too many strings
@@ -31,11 +31,11 @@ class StoredText:
             return column_of(array)
         valid: np.ndarray | None = None
         if array.null_count:  # null is not a string
-            found = column_of(array)
-            valid = found.valid
-            assert found.dictionary is not None
+            column = column_of(array)
+            valid = column.valid
+            assert column.dictionary is not None
             assert valid is not None
-            codes = pool.intern(found.dictionary).take(found.values, mode="clip")
+            codes = pool.intern(column.dictionary).take(column.values, mode="clip")
             codes = np.multiply(codes, valid, dtype=CODE, casting="unsafe")
         else:
             codes = pool.intern(array).astype(CODE)

@@ -1,25 +1,25 @@
-"""How the input of a source is divided over its shards: in stripes of rows, in turns.
+"""How the input of a source is partitioned over its shards: in stripes of rows, round-robin.
 
-Row r of the input belongs to shard (r // STRIPE) % shards. Positions and `_seq` stay those of the whole input, so the
-merge of the shards' rows by key gives the rows of the one source that they stand for, in its order.
+Row r of the input belongs to shard (r // STRIPE) % shards. Positions and `_seq` refer to the whole input, so merging
+the shards' rows by key yields the rows of the whole input, in order.
 """
 
-STRIPE = 4096  # rows; at most a batch, so that shards are about equally far
+STRIPE = 4096  # rows; at most a batch, so that shards progress about equally
 
 
 def own(first: int, rows: int, shard: int, shards: int, stripe: int = STRIPE) -> list[tuple[int, int]]:
-    """Of rows from position `first` on, those of a shard: stretches of positions, from and to."""
+    """Which of the `rows` rows from position `first` on belong to a shard: ranges of positions, [from, to)."""
     if shards == 1:
         return [(first, first + rows)] if rows else []
-    found = []
+    ranges = []
     turn = stripe * shards
     begin = (first // turn) * turn + shard * stripe
     while begin < first + rows:
         low, high = max(begin, first), min(begin + stripe, first + rows)
         if low < high:
-            found.append((low, high))
+            ranges.append((low, high))
         begin += turn
-    return found
+    return ranges
 
 
 def below(position: int, shard: int, shards: int, stripe: int = STRIPE) -> int:

@@ -1,8 +1,8 @@
-"""A certificate made for one run.
+"""A self-signed certificate for one run.
 
-It signs itself, is valid under the run's own name (`wire.CERTIFICATE_NAME`) and for the given hosts, and is the only
-one that the run's clients trust. Made with the `openssl` command: that is everywhere where Spark is, and saves a
-library that would be needed for nothing else. The key is on the disk, in a private directory, only while it is made.
+It is valid for a fixed name (`wire.CERTIFICATE_NAME`) and for the given hosts, and is the only one that the run's
+clients trust. The `openssl` command creates it: it exists wherever Spark runs, and saves a library. The key is on disk
+only while it is created, in a private directory.
 """
 
 import ipaddress
@@ -15,7 +15,7 @@ from riprap.base.scratch import scratch
 from riprap.runtime.run_context import Tls
 from riprap.runtime.wire import CERTIFICATE_NAME
 
-_DAYS = 3650  # a run may take long, and its certificate serves nothing else
+_DAYS = 3650  # a run may be long, and its certificate has no other use
 
 
 def generate_tls(hosts: Iterable[str]) -> Tls:
@@ -30,7 +30,7 @@ def generate_tls(hosts: Iterable[str]) -> Tls:
         except FileNotFoundError as error:
             raise MissingPrerequisite("TLS needs the `openssl` command, which is not on the path") from error
         except subprocess.CalledProcessError as error:
-            raise MissingPrerequisite(f"`openssl` could not make a certificate: {error.stderr.strip()}") from error
+            raise MissingPrerequisite(f"`openssl` could not create a certificate: {error.stderr.strip()}") from error
         return Tls(certificate.read_bytes(), key.read_bytes())
 
 
