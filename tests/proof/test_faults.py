@@ -14,7 +14,7 @@ import pytest
 from riprap.proof.fault_kinds import KINDS, cut_connections
 from riprap.proof.schedule import ScheduledFault
 from riprap.runtime.coordination.element_states import WorkerState
-from riprap.runtime.corruption import CorruptionRequest, asked
+from riprap.runtime.corruption import CorruptionRequest, take_request
 
 # Listens, tells its port, answers every byte, and says "cut" when the connection ends.
 SERVER = """
@@ -227,8 +227,8 @@ def test_a_late_kill_waits_for_the_end_of_an_interval(sleeper, tmp_path):
 @pytest.mark.parametrize("what", ["tuple", "state"])
 def test_a_corruption_is_asked_of_the_element_itself(sleeper, tmp_path, what):
     list(KINDS[f"corrupt-{what}"].action(One(sleeper, tmp_path), ScheduledFault(0, f"corrupt-{what}", ("A",), seed=5)))
-    assert asked(tmp_path, "A") == CorruptionRequest("", what, 5)
-    assert asked(tmp_path, "A") is None
+    assert take_request(tmp_path, "A") == CorruptionRequest("", what, 5)
+    assert take_request(tmp_path, "A") is None
     assert sleeper.poll() is None
 
 

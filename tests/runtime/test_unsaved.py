@@ -24,7 +24,7 @@ def test_who_is_never_saved():
 
 def test_the_warning_predicts_from_rate_and_work():
     text = warning("A", 5_000_000, Spent(seconds=10.0, cpu=1.0))
-    assert "A is never saved" in text
+    assert "A takes no checkpoints" in text
     assert "at 500,000 rows/s with 0.1 cores" in text
     assert "about 6m after an hour, 144m after a day" in text
     assert text != warning("A", 5_000_000, Spent(seconds=10.0, cpu=5.0))

@@ -1,1 +1,1 @@
-"""The processing element: fragments, channels, the loop, the coordinator; the simulated host. No Spark."""
+"""Processing elements: layout, channels, the main loop, transport and coordination. No Spark."""

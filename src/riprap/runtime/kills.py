@@ -1,10 +1,10 @@
 """What to kill, and when: `Aggregator@10s,executor@20s,driver@30s`.
 
-An operator's name means the elements that host it, `Aggregator/1` one shard. In an HA group it means those of the
-replica that is active then, and `Aggregator#2` is its second replica; of copies it means the first that speaks.
+The name of an operator stands for the elements that host it, `Aggregator/1` for one shard. In an HA group it stands for
+the replica that is active at the time, and `Aggregator#2` for the second replica; of copies, for the first that sends.
 `executor` is the executor of the first element, `driver` the process that coordinates the run. Times count from when
-the run is running. What is down when its time has come is killed when it is back; what could not be killed until the
-run was over is told, with why.
+the run is running. A process that is down at its time is killed once it is up again; kills that did not happen before
+the run was over are reported, with the reason.
 """
 
 import os
@@ -26,12 +26,12 @@ class Kill(NamedTuple):
     what: Literal["pe", "executor", "driver"]
     pes: tuple[str, ...] = ()
     active: bool = False  # of replicas, only those that are active
-    text: str = ""  # as it was given
+    text: str = ""  # as specified by the user
 
 
 def signal_to(pid: int, number: int) -> bool:
-    """Whether the process was there: False if it is gone already."""
-    if pid <= 0:  # there it would be a group of processes
+    """Send a signal; False if the process no longer exists."""
+    if pid <= 0:  # would address a process group
         return False
     try:
         os.kill(pid, number)
@@ -46,16 +46,16 @@ def parse_kills(text: str | None, layout: Layout) -> tuple[Kill, ...]:
 
 
 def listed(text: object, option: str) -> list[str]:
-    """The parts of an option that are separated by commas; None: there are none."""
+    """The parts of an option that are separated by commas; None: no parts."""
     if not isinstance(text, str | None):
         raise UsageError(f"{option} {text!r}: write one text with commas, as in 'Aggregator@10s,VWAP@20s'")
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
 def parse_timed(part: str, option: str, what: str) -> tuple[str, Duration]:
-    """NAME@TIME of an option; `what` it takes a name of."""
-    name, found, time = part.partition("@")
-    if not found or not name:
+    """Parse NAME@TIME of an option; `what` stands for NAME in the error."""
+    name, at, time = part.partition("@")
+    if not at or not name:
         raise UsageError(f"{option} {part!r}: write {what}@TIME, as in Aggregator@10s")
     try:
         return name, parse_duration(time)
@@ -80,22 +80,22 @@ def _kill(part: str, layout: Layout) -> Kill:
     return Kill(at, "pe", tuple(hosting), active=replicated, text=part)
 
 
-# End a process and with it these elements; whether it was there.
+# End a process and with it these elements; returns whether the process existed.
 End = Callable[[int, Sequence[PeStatus]], bool]
 
 
 class Kills:
-    """The kills of a run, each tried from its time on until it is done."""
+    """The kills of a run, each tried from its time on until it succeeds."""
 
     def __init__(self, kills: Sequence[Kill], end: End, end_driver: Callable[[], None]) -> None:
         self._kills = sorted(kills)
         self._end, self._end_driver = end, end_driver
-        self._left: dict[int, list[str]] = {}  # by kill that is due: elements that live on
-        self._why: dict[int, str] = {}  # by kill that could not be done yet
+        self._left: dict[int, list[str]] = {}  # by due kill: elements that are still alive
+        self._why: dict[int, str] = {}  # by due kill: why it has not succeeded yet
         self._done: set[int] = set()
 
     def look(self, ran: float, table: Sequence[PeStatus], report: Mapping[str, Any]) -> None:
-        """After so many seconds; `report` is the director's."""
+        """Carry out what is due after `ran` seconds; `report` is the director's."""
         for number, kill in enumerate(self._kills):
             if kill.at / 1e6 > ran:
                 return
@@ -113,9 +113,9 @@ class Kills:
                 self._done.add(number)
 
     def _executor(self, table: Sequence[PeStatus]) -> str:
-        doomed = table[0].executor_pid
-        there = doomed > 0 and self._end(doomed, [status for status in table if status.executor_pid == doomed])
-        return "" if there else f"the executor of {table[0].pe} was gone"
+        pid = table[0].executor_pid
+        killed = pid > 0 and self._end(pid, [status for status in table if status.executor_pid == pid])
+        return "" if killed else f"the executor of {table[0].pe} was gone"
 
     def _elements(self, number: int, kill: Kill, table: Sequence[PeStatus], report: Mapping[str, Any]) -> str:
         left = self._left.get(number)
@@ -125,14 +125,14 @@ class Kills:
                 return "no replica was active"
             left = self._left[number] = list(chosen)
         for status in table:
-            there = status.connected and status.state not in (*_DOWN, WorkerState.ENDED)
-            if status.pe in left and there and self._end(status.pid, [status]):
+            alive = status.connected and status.state not in (*_DOWN, WorkerState.ENDED)
+            if status.pe in left and alive and self._end(status.pid, [status]):
                 left.remove(status.pe)
         ended = {status.pe for status in table if status.state is WorkerState.ENDED}
         return ", ".join(f"{pe} {'had ended' if pe in ended else 'had no process'}" for pe in left)
 
     def not_injected(self, ran: float) -> list[dict[str, str]]:
-        """What was not done when the run was over, after so many seconds, and why."""
+        """Kills that had not succeeded when the run was over, after `ran` seconds, and why."""
         over = f"the run was over after {ran:.1f} s"
         return [
             {"fault": f"--kill {kill.text}", "why": self._why.get(number, over)}

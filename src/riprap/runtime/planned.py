@@ -1,6 +1,6 @@
-"""A plan for an app: the layout that a run of it has, and what is wrong with it.
+"""The layout of an app under a plan, and validation of the plan.
 
-`run` and `prove` lay out with `planned_layout`, and the planner writes only plans of which `wrong_with` says nothing.
+`run` and `prove` lay out with `planned_layout`, and the planner writes only plans in which `wrong_with` finds nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ def planned_layout(
     virtual: bool = False,
     former: Sequence[Mapping[str, int]] = (),
 ) -> Layout:
-    """What runs: the graph under the plan, with the protocol of either. Raises for what cannot."""
+    """Lay out the graph under the plan, with the protocol of either. Raises for what cannot run."""
     if plan is not None:
         graph = plan.apply(graph)
         protocol, interval, sinks = _protocol(graph, plan, protocol, interval, sinks)
@@ -41,7 +41,7 @@ def planned_layout(
 
 
 def wrong_with(graph: Graph, plan: Plan) -> str:
-    """Why an app cannot run under a plan, as `run` and as `prove` lay it out; "": nothing is wrong."""
+    """Why an app cannot run under a plan, as `run` and `prove` lay it out; "": it can."""
     try:
         planned_layout(graph, plan, "auto")
         planned_layout(graph, plan, "none")
@@ -53,23 +53,23 @@ def wrong_with(graph: Graph, plan: Plan) -> str:
 def _protocol(
     graph: Graph, plan: Plan, name: str, interval: str | None, sinks: str | None
 ) -> tuple[str, str | None, str | None]:
-    """The protocol, its interval and its kind of sinks: the plan's, where it has some."""
+    """The protocol, its interval and its kind of sinks: those of the plan, if it specifies them."""
     if plan.recovery is not None:
         if name not in ("partial", "recompute"):
             raise UsageError(
-                f"the plan has a bound of recovery, which is met by recomputing, and --protocol is {name}: leave "
+                f"the plan has a recovery bound, which is met by recomputing, and --protocol is {name}: leave "
                 "--protocol out, or `recovery` in the plan"
             )
         replicated = [op.name for op in graph if op.annotations.ha_group or op.annotations.copies > 1]
         if replicated:
             raise UsageError(
-                f"the plan has a bound of recovery, which is met by recomputing, and {replicated[0]} runs in "
+                f"the plan has a recovery bound, which is met by recomputing, and {replicated[0]} runs in "
                 "replicas that fail over: leave out the replicas, or `recovery` in the plan"
             )
         name = "recompute"
     if plan.protocol is not None:
         if name not in ("partial", plan.protocol):
-            raise UsageError(f"the plan says protocol = {plan.protocol!r} and --protocol is {name}: leave one out")
+            raise UsageError(f"the plan specifies protocol = {plan.protocol!r} and --protocol is {name}: leave one out")
         name, sinks = plan.protocol, sinks or plan.sinks
         if interval is None and plan.interval is not None:
             interval = format_duration(plan.interval)

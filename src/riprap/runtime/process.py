@@ -270,7 +270,7 @@ class _Process:
         gc.collect()  # garbage of the construction and of a previous incarnation would pause the loop for milliseconds
         history = StoredAncestors(run, self._epoch, self._clock)
         self._recomputation = Recomputation(
-            layout, past, self._clock, batch_rows=_rows_at_once(run), at_once=_RECOMPUTE
+            layout, history, self._clock, batch_rows=_rows_at_once(run), at_once=_RECOMPUTE
         )
         self._previous = None
         self._meter = Meter(self._transport.sent, self._clock)

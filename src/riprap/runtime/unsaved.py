@@ -19,7 +19,7 @@ def warning(pe: str, received: int, spent: Spent) -> str:
     rate, share = received / seconds, spent.cpu / seconds
     hour, day = (show_duration(round(share * seconds) * 1_000_000) for seconds in (_HOUR, _DAY))
     return (
-        f'{pe} takes no checkpoints (checkpoint "off"): a crash replays all of its input, and its log is never trimmed; at '
-        f"{format_count(round(rate))} rows/s with {share:.2g} cores a recovery takes about {hour} after an hour, {day} "
-        "after a day"
+        f'{pe} takes no checkpoints (checkpoint "off"): a crash replays all of its input, and its log is never '
+        f"trimmed; at {format_count(round(rate))} rows/s with {share:.2g} cores a recovery takes about {hour} after an "
+        f"hour, {day} after a day"
     )

@@ -1,11 +1,10 @@
-"""What all Flight connections of a run have in common: proofs, TLS, and the addresses they bind to.
+"""What all Flight connections of a run share: authentication, TLS, and addresses.
 
-Every call carries a proof that its caller knows the run's token, and no server handles a call without it; the server's
-first message is a proof of its own, and until then the caller believes nothing. A proof is an HMAC-SHA-256 over the
-role, the server's location and a nonce of the caller. With TLS on, one certificate made for the
-run is presented by every server and is the only one that clients trust. It is checked under a name of its own, not
-under the server's address, because a run does not know beforehand on which machines its elements will live: who holds
-the key of this certificate belongs to the run.
+Every call carries a proof that its caller knows the run's token, and servers refuse calls without it. The server's
+first message is its own proof, before which the caller trusts nothing. A proof is an HMAC-SHA-256 over the role, the
+server's location and a nonce of the caller. With TLS, every server presents the one certificate of the run, and clients
+trust no other. It is checked under a fixed name, not under the server's address, because a run does not know in advance
+on which machines its elements will run: a process that holds the key of this certificate belongs to the run.
 """
 
 import hashlib
@@ -29,14 +28,14 @@ _log = logging.getLogger(__name__)
 
 
 class Address(NamedTuple):
-    """Where one life of a processing element can be reached."""
+    """The address of one incarnation of a processing element."""
 
     location: str  # of its endpoint
     epoch: int
 
 
 def connect(location: str, tls: Tls | None) -> flight.FlightClient:
-    """A client with a connection of its own: connections that shared one would stop each other when a buffer fills."""
+    """A client with a separate connection: clients that share one block each other when a buffer fills."""
     return flight.FlightClient(
         location,
         tls_root_certs=tls.certificate if tls else None,
@@ -46,7 +45,7 @@ def connect(location: str, tls: Tls | None) -> flight.FlightClient:
 
 
 class Proofs:
-    """What the two ends of a call show each other. The token itself does not travel, and no proof counts twice."""
+    """Proofs by which the two ends of a call authenticate. The token is not sent, and no proof is valid twice."""
 
     def __init__(self, token: str) -> None:
         self._key = hashlib.sha256(b"riprap coordinator\0" + token.encode()).digest()
@@ -66,14 +65,12 @@ def called(
     answer = reader.read_chunk().app_metadata
     if answer is None or not hmac.compare_digest(answer.to_pybytes(), proofs.of("coordinator", location, own).encode()):
         reader.cancel()
-        raise flight.FlightUnauthenticatedError(
-            f"whoever listens at {location} does not prove that it belongs to this run"
-        )
+        raise flight.FlightUnauthenticatedError(f"the server at {location} does not prove that it belongs to this run")
     return writer, reader
 
 
 class Guarded(flight.ServerMiddleware):
-    """A call that was let in; `answer` proves to its caller that this is the right server."""
+    """An admitted call; `answer` proves to its caller that this is the right server."""
 
     def __init__(self, answer: str) -> None:
         super().__init__()
@@ -81,10 +78,10 @@ class Guarded(flight.ServerMiddleware):
 
 
 class Guard(flight.ServerMiddlewareFactory):
-    """Refuses calls without a proof, before anything else sees them. Compares in constant time.
+    """Refuses calls without a valid proof, before any other handler. Compares in constant time.
 
-    A proof is made for one location and one nonce of the caller, and each nonce counts once: what was overheard, or
-    sent to somebody else who had taken the port, opens nothing.
+    A proof is for one location and one nonce of the caller, and each nonce is valid once: a proof that was overheard,
+    or sent to another process that had taken the port, is useless.
     """
 
     def __init__(self, server: str, token: str) -> None:
@@ -96,16 +93,16 @@ class Guard(flight.ServerMiddlewareFactory):
         self.location = ""  # of the server, once it is known
 
     def start_call(self, info: flight.CallInfo, headers: Mapping[str, list[str]]) -> Guarded:
-        given = [value for name, values in headers.items() if name.lower() == _HEADER for value in values]
-        if len(given) == 1 and (nonce := self._admitted(str(given[0]))) is not None:
+        proofs = [value for name, values in headers.items() if name.lower() == _HEADER for value in values]
+        if len(proofs) == 1 and (nonce := self._admitted(str(proofs[0]))) is not None:
             return Guarded(self._proofs.of("coordinator", self.location, nonce))
-        what = "a wrong proof" if given else "no proof"
-        _log.warning("%s refused a stranger's %s call: it carried %s", self._server, info.method.name, what)
-        raise flight.FlightUnauthenticatedError("this endpoint belongs to a run, and the call does not prove to")
+        what = "a wrong proof" if proofs else "no proof"
+        _log.warning("%s refused a %s call from outside the run: it carried %s", self._server, info.method.name, what)
+        raise flight.FlightUnauthenticatedError("the call does not prove that it belongs to this endpoint's run")
 
-    def _admitted(self, given: str) -> str | None:
-        """The nonce of a proof that holds and was not seen before."""
-        scheme, _, rest = given.partition(" ")
+    def _admitted(self, header: str) -> str | None:
+        """The nonce of a proof that is valid and was not seen before."""
+        scheme, _, rest = header.partition(" ")
         nonce, _, proof = rest.partition(" ")
         expected = self._proofs.of("element", self.location, nonce)
         if scheme != _SCHEME or not hmac.compare_digest(proof.encode(), expected.encode()):
@@ -118,16 +115,16 @@ class Guard(flight.ServerMiddlewareFactory):
 
 
 class Server(flight.FlightServerBase):
-    """Answers every `DoExchange` with `serve`. What that refuses is logged, and told to the caller as `told`."""
+    """Answers every `DoExchange` with `serve`. Refusals are logged, and sent to the caller as `error_type`."""
 
     def __init__(
         self,
         serve: Callable[..., None],  # descriptor, reader, writer
         refused: tuple[type[Exception], ...],
-        told: type[flight.FlightError],
+        error_type: type[flight.FlightError],
         **arguments: object,
     ) -> None:
-        self._serve, self._refused, self._told = serve, refused, told
+        self._serve, self._refused, self._error_type = serve, refused, error_type
         super().__init__(**arguments)
 
     def do_exchange(
@@ -142,11 +139,11 @@ class Server(flight.FlightServerBase):
             self._serve(descriptor, reader, writer)
         except self._refused as error:
             _log.warning("%s refused: %s", context.peer(), error)
-            raise self._told(str(error)) from error
+            raise self._error_type(str(error)) from error
 
 
 def server_arguments(host: str, guard: Guard, tls: Tls | None) -> dict[str, Any]:
-    """How a server of the run is set up. The system chooses a free port."""
+    """The arguments of a server of the run. The system chooses a free port."""
     return {
         "location": location(host, 0, tls),
         "middleware": {_GUARD: guard},
@@ -160,10 +157,10 @@ def location(host: str, port: int, tls: Tls | None) -> str:
 
 
 def own_address(coordinator: str) -> str:
-    """The address of this machine from which the coordinator is reached; nothing is sent to find out."""
+    """The address of this machine on the route to the coordinator; finding it sends nothing."""
     parts = urlsplit(coordinator)
     if parts.hostname is None or parts.port is None:
-        raise DataError(f"{coordinator} is no location of a coordinator; expected grpc://HOST:PORT")
+        raise DataError(f"{coordinator} is not the location of a coordinator; expected grpc://HOST:PORT")
     family, _, _, _, target = socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect(target)

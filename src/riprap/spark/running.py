@@ -26,7 +26,7 @@ from riprap.runtime.coordination.metrics_file import MetricsFile
 from riprap.runtime.coordination.replica_groups import active_elements, tainted, with_kills
 from riprap.runtime.coordination.roster import PeStatus
 from riprap.runtime.coordination.run_summary import MetricsByIncarnation, positions, read_ledgers, summary
-from riprap.runtime.corruption import Corruption, ask, not_done, what_was_done
+from riprap.runtime.corruption import Corruption, corruptions_done, not_done, request_corruption
 from riprap.runtime.host import Rates
 from riprap.runtime.input_hold import release_inputs
 from riprap.runtime.kills import Kill, Kills, signal_to
@@ -136,7 +136,7 @@ def run_on_spark(
         table, events, history = coordinator.table(), coordinator.events, coordinator.history
         result = summary(directory, layout, table, driver.incarnation_metrics, events, history, before, rate)
         report = coordinator.report()
-        result["corruptions"] = what_was_done(directory)
+        result["corruptions"] = corruptions_done(directory)
         result["not_injected"] = driver.not_injected(result["corruptions"])
         if not driver.stopped and coordinator.error is None:
             release_inputs(directory, inputs)
@@ -213,7 +213,7 @@ class _Driver:
         while self.corruptions and self.corruptions[0].at / 1e6 <= self.flowed:
             due = self.corruptions.popleft()
             pe = (active_elements(self._coordinator.report(), due.pes) or due.pes)[0]
-            ask(self.directory, pe, due.what, operator=due.operator, chance=due.chance)
+            request_corruption(self.directory, pe, due.what, operator=due.operator, chance=due.chance)
             self._requested.append((due, pe))
 
     def _kill(self, pid: int, victims: Sequence[PeStatus]) -> bool:
