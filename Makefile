@@ -31,7 +31,7 @@ soak: install            ## the long tests, and the property tests with new exam
 	@$(BIN)/python -m pytest -q -m "soak or hypothesis" --hypothesis-profile=soak $(ARGS)
 
 docs: $(VENV)/.docs      ## the documentation as a site that needs no network: out/site/index.html
-	@$(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "out/site/index.html"
 
 $(VENV)/.docs: $(STAMP)
