@@ -127,7 +127,7 @@ def test_what_a_profile_leaves_of_the_bound_and_what_a_proof_measured(tmp_path):
     profile = tmp_path / "profile.json"
     profile.write_text(json.dumps({"operators": {}, "recovery": {"restart": 0.4, "durable": 0.05}}))
     common = ("plan", "bargain-discovery", "--profile", str(profile), "--recovery")
-    with pytest.raises(PlanError, match="takes 400ms until a process is there again"):
+    with pytest.raises(PlanError, match="a process needs 400ms to restart"):
         run(*common, "400ms", "--latency", "1s")
     with pytest.raises(PlanError, match="no plan recovers within 900ms"):
         run(*common, "1.3s", "--latency", "1s")
@@ -183,7 +183,7 @@ def test_what_cannot_be_repeated_cannot_be_planned_or_proven(tmp_path, monkeypat
     with pytest.raises(PlanError, match=r"Thrown is not deterministic: its output would differ; .* make it"):
         run("plan", "dicing:app", "--recovery", "2s", "--latency", "1s")
     for name, why in (
-        ("sampled", "stream Double→Out is retained while its consumer is down, which goes with the protocol partial"),
+        ("sampled", "stream Double→Out is retained while its consumer is down, which needs the protocol partial"),
         ("grouped", "Double runs in replicas"),
     ):
         with pytest.raises(PlanError, match=f"no plan of doubled can meet a bound: .*{why}"):
@@ -195,7 +195,7 @@ def test_what_cannot_be_repeated_cannot_be_planned_or_proven(tmp_path, monkeypat
     with pytest.raises(UsageError, match=r"Thrown is not deterministic.*leave `recovery` out of the plan"):
         run("prove", "dicing:app", "--plan", "plan.toml")
     os.mkfifo(tmp_path / "pipe.arrow")
-    with pytest.raises(DataError, match=r"input pipe\.arrow is a pipe or a device, and cannot be read again"):
+    with pytest.raises(DataError, match=r"input pipe\.arrow is a pipe or a device, which cannot be read again"):
         run("prove", "bargain-discovery", "--input", "pipe.arrow")
     assert not list(tmp_path.glob("proof-*"))
 
@@ -207,7 +207,7 @@ def test_a_budget(tmp_path):
     content = {"app": "bargain-discovery", "operators": dict.fromkeys(names, entry), "settings": {"intervals": ["1s"]}}
     (tmp_path / "assessment.json").write_text(json.dumps(content))
     common = ["plan", "bargain-discovery", "--from-assessment", str(tmp_path), "--budget", "cpu=1"]
-    with pytest.raises(PlanError, match="needs what protecting bargain-discovery costs: measure it with `riprap pro"):
+    with pytest.raises(PlanError, match="needs the cost of protecting bargain-discovery: measure it with `riprap pro"):
         run(*common)
     taken = {technique: Cost(0.5, 1e6, 1e4, 1e4) for technique in TECHNIQUES}
     costs = {name: OperatorCosts(Cost(0.5), taken, Duration(1_000_000)) for name in names}
@@ -270,7 +270,7 @@ def test_a_measured_profile_is_enough_for_a_bound(tmp_path):
     common = ("plan", "bargain-discovery", "--recovery", "2s", "--profile", str(profile))
     told = run(*common, "--out", str(tmp_path / "plan.toml"))
     assert "Checkpoint every 1s, the default: Source, TradeQuote" in told
-    assert "comes on top of that, and was not measured: `riprap profile bargain-discovery --recovery" in told
+    assert "comes on top and was not measured: measure it with `riprap profile bargain-discovery --recovery" in told
     written = tomllib.loads((tmp_path / "plan.toml").read_text())
     assert {name for name, entry in written["operators"].items() if entry["checkpoint"] == "1s"} == set(
         load_app("bargain-discovery").order

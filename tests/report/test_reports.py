@@ -150,8 +150,8 @@ def test_a_yield_report_says_what_matters():
     )  # fmt: skip
     html = yield_report(study, command="riprap reproduce yield")
     shown = words(html)
-    assert "are 0.500 percentage points (RMSE) off" in shown
-    assert "starts from scratch, 2.89." in shown
+    assert "differ by 0.500 percentage points (RMSE)" in shown
+    assert "starts from scratch, by 2.89." in shown
     assert "5.0 of 6 tuples" in shown
     assert shown.index("0.0 s") < shown.index("1.5 s")  # crashes in the order of time
     assert "S3: 33.3% within 1 points" in shown
