@@ -137,9 +137,7 @@ class Feed:
     def _stored(self) -> Iterator[pa.RecordBatch]:
         """The stable rows of the stream from the position on; an end mark ends the input."""
         assert self._stream is not None
-        self._seen = (
-            self._stream.stable().place
-        )  # before reading: rows appended meanwhile are then found by the next read
+        self._seen = self._stream.stable().place  # before reading, so that the next read finds rows appended meanwhile
         columns = None
         if self._wanted is not None:
             columns = [name for name in self._stream.schema.names if name in self._wanted]

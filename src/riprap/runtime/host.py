@@ -40,7 +40,7 @@ class Recomputed(NamedTuple):
 
 
 class Unneeded(NamedTuple):
-    """No element will roll back to these checkpoints, says the director."""
+    """The director reports that no element will roll back to these checkpoints."""
 
     ids: tuple[CheckpointId, ...]
     void: bool = False  # as in `Delete`

@@ -285,7 +285,7 @@ class _Process:
             self._client.check()
             beats.alive()
             self._clock.sleep(_TICK)
-        write(takeover.founding(), run.layout, pe, self._epoch, self)
+        write(takeover.first_append(), run.layout, pe, self._epoch, self)
 
     def _schedule(self, source: str) -> int:
         """When the schedule of a source started, the same for all its replicas; 0: in none of them yet."""

@@ -19,7 +19,7 @@ _LOOK_FIRST, _LOOK_LAST = 1.0, 10.0  # seconds between measurements of memory: t
 
 
 @dataclass(frozen=True)
-class Spent:
+class ResourceUse:
     """Of one incarnation; `memory` is the last measurement."""
 
     seconds: float = 0.0  # since its start
@@ -45,13 +45,13 @@ class Meter:
         self._started, self._cpu = clock.monotonic(), time.process_time()
         self._memory, self._looked_at = 0, 0.0
 
-    def spent(self, written: int, sent: int) -> Spent:
+    def spent(self, written: int, sent: int) -> ResourceUse:
         now = self._clock.monotonic()
         # The longer it runs, the less its memory changes.
         if now - self._looked_at >= min(max(_LOOK_FIRST, (now - self._started) / 4), _LOOK_LAST):
             self._memory, self._looked_at = own_memory(), now
         cpu = time.process_time() - self._cpu
-        return Spent(now - self._started, cpu, self._memory, written, sent - self._sent)
+        return ResourceUse(now - self._started, cpu, self._memory, written, sent - self._sent)
 
 
 def own_memory() -> int:

@@ -18,7 +18,7 @@ from typing import Protocol, cast
 import numpy as np
 
 from riprap.engine.engine import Output
-from riprap.graph.mark_keys import behind_trigger, told_by_row
+from riprap.graph.mark_keys import behind_trigger, watermark_of_row
 from riprap.graph.order_keys import END_KEY, START_KEY, KeyShape, OrderKey
 from riprap.operators.columns import Keys, keys_of
 from riprap.operators.views import Views, concatenated
@@ -52,7 +52,7 @@ class Logs(Protocol):
 
 
 @dataclass(frozen=True)
-class Founding:
+class FirstAppend:
     """The first append to the log of a new shard."""
 
     rows: Mapping[ChannelId, Views]  # by output channel that has any
@@ -66,17 +66,17 @@ def takes_over(layout: Layout, pe: Pe, host: Host) -> bool:
     return next(iter(host.records(log_of(layout, pe))), None) is None
 
 
-def write(founding: Founding, layout: Layout, pe: Pe, epoch: int, host: Host) -> None:
+def write(first_append: FirstAppend, layout: Layout, pe: Pe, epoch: int, host: Host) -> None:
     """Write the first append of a new shard. Its record promises that the rows of other channels are on disk."""
     own = log_of(layout, pe)
-    for channel, rows in founding.rows.items():
+    for channel, rows in first_append.rows.items():
         if channel != own:
             host.append(channel, Message(MessageKind.ROWS, epoch, 0, rows))
     host.flush()
-    if own in founding.rows:
-        host.append(own, Message(MessageKind.ROWS, epoch, 0, founding.rows[own]), founding.record)
+    if own in first_append.rows:
+        host.append(own, Message(MessageKind.ROWS, epoch, 0, first_append.rows[own]), first_append.record)
     else:
-        host.append_record(own, founding.record)
+        host.append_record(own, first_append.record)
     host.flush()
 
 
@@ -104,7 +104,7 @@ class Takeover:
             for channel, written in self._inputs.items()
         )
 
-    def founding(self) -> Founding:
+    def first_append(self) -> FirstAppend:
         """The first append, once `ready`."""
         layout, pe = self._layout, self._pe
         repeated = {
@@ -117,7 +117,7 @@ class Takeover:
         sent = {channel: rows[channel].rows if channel in rows else 0 for channel in layout.outputs(pe)}
         state = gather(replay.heir for replay in repeated.values())
         numbers = numbers_of(own, {}, sent, START_KEY, 0)
-        return Founding(rows, founded(layout.graph, pe.fragment.name, state, self._until, numbers, layout.wanted))
+        return FirstAppend(rows, founded(layout.graph, pe.fragment.name, state, self._until, numbers, layout.wanted))
 
 
 class _ShardReplay:
@@ -233,7 +233,7 @@ def _watermark(layout: Layout, channel: ChannelId, logs: Logs) -> OrderKey:
     watermark = START_KEY
     for message in logs.last(channel):
         if message.batch is not None and message.at is None:
-            watermark = max(watermark, told_by_row(message.batch.last_key(layout.shape(channel))))
+            watermark = max(watermark, watermark_of_row(message.batch.last_key(layout.shape(channel))))
         if message.watermark is not None:
             watermark = max(watermark, message.watermark)
     return watermark

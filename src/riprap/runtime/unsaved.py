@@ -2,7 +2,7 @@
 
 from riprap.base.quantities import format_count, show_duration
 from riprap.protocols.protocol import RestorePlan
-from riprap.runtime.spending import Spent
+from riprap.runtime.spending import ResourceUse
 
 MEASURED = 10.0  # seconds after which the pace of an incarnation is known
 _HOUR, _DAY = 3_600, 86_400
@@ -13,7 +13,7 @@ def unsaved(plan: RestorePlan) -> bool:
     return plan.whole and not plan.units and not plan.continuous
 
 
-def warning(pe: str, received: int, spent: Spent) -> str:
+def warning(pe: str, received: int, spent: ResourceUse) -> str:
     """`received`: rows that it has processed. Processing them again takes as much CPU time as the first time."""
     seconds = max(spent.seconds, 1e-3)
     rate, share = received / seconds, spent.cpu / seconds

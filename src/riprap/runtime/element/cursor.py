@@ -82,7 +82,7 @@ class MergedCursor(InputCursor):
     ) -> None:
         if keys is not None:
             count = len(keys.ts)
-            self._last = max(self._last, keys.at(count - 1))  # a punctuation passes behind the row before it
+            self._last = max(self._last, keys.at(count - 1))  # a punctuation passes after the row before it
             self._waiting.append(_Waiting(number, keys, self._last, self._arrived[1], rows, late))
             self.rows += count
         self._arrived = (next_, position)

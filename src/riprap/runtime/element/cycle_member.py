@@ -135,9 +135,7 @@ class CycleMember:
                 if not input_.backlog and input_.parked is None:
                     outputs += self._inputs.advance(input_, standing.turned(delay))
                 else:
-                    self._reported = (
-                        None  # what waits may have no items, and then only a new report makes the detector ask
-                    )
+                    self._reported = None  # report again: what waits may have no items, and nothing else would move
         for stream in self._feedback if "close" in finding or "end" in finding else ():
             self._outputs.close(stream, ended="end" in finding)
         return outputs

@@ -126,7 +126,7 @@ class Element:
         if previous is not None:
             self._outputs.adopt(previous._outputs)
         self._withheld = Withheld(self._outputs.channels, epoch)
-        self._withheld.begin(start.id, start.unpublished)
+        self._withheld.start(start.id, start.unpublished)
         self._resume_points = ResumePoints(layout, pe, self._engine, ledger, start.sources, whole=self.plan.whole)
         self._cycle: CycleMember | None = None  # on a cycle of several elements
         if len(layout.surroundings[pe.id].cycle) > 1:

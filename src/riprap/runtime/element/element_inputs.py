@@ -11,7 +11,7 @@ import pyarrow as pa
 from riprap.engine.engine import Engine, Output
 from riprap.engine.pruning import carried_columns
 from riprap.graph.graph import StreamSpec
-from riprap.graph.mark_keys import told_by_row
+from riprap.graph.mark_keys import watermark_of_row
 from riprap.graph.order_keys import END_KEY, START_KEY, OrderKey
 from riprap.operators.columns import Keys, keys_of
 from riprap.operators.contract import Late, Punctuation
@@ -308,7 +308,9 @@ class Inputs:
             events = [event] if message.at is None else self._late_items(input_, event, message.number, message.at)
         if input_.owner is not None and message.batch is not None:  # rows of other shards advance the watermark too
             events = [own for rows in events if isinstance(rows, Views) and (own := input_.owner.own(rows)) is not None]
-            watermark = max(watermark or START_KEY, told_by_row(message.batch.last_key(self._layout.shape(input_.id))))
+            watermark = max(
+                watermark or START_KEY, watermark_of_row(message.batch.last_key(self._layout.shape(input_.id)))
+            )
             input_.watermark = max(input_.watermark, watermark)
         merge = input_.merge
         if merge is None:

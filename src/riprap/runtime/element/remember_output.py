@@ -74,24 +74,24 @@ class RememberOutput(HoldingOutput):
             return  # the channel was opened in an earlier term
         self.sender.up = True
         self._sent_watermark = None
-        sender, begin = self.sender, self._held.first(self.sender.number)
+        sender, held_from = self.sender, self._held.first(self.sender.number)
         if self._offset_term != self._term:
             self._offset_term = self._term
             skip = sender.skip = Skip(delivered)
-            first = self._unseen(skip, begin)
+            first = self._first_undelivered(skip, held_from)
             sender.guarded = not skip.over
             self._offset = next_ - first
             self._dropped, self._seen = (sender.number - first if self._plain else 0), skip.skipped
         if self._plain:
             self._held.rewind(sender.number)
             return
-        first = max(next_ - self._offset, begin)
+        first = max(next_ - self._offset, held_from)
         self._offset = next_ - first
         self._held.rewind(first)
 
-    def _unseen(self, skip: Skip, begin: int) -> int:
+    def _first_undelivered(self, skip: Skip, held_from: int) -> int:
         """The number of the first item that was not delivered to the consumer."""
-        first = begin
+        first = held_from
         for message in self._held.messages():
             seen = skip.of(keys_of_message(message, self.shape))
             first = message.number + seen

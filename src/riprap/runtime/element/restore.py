@@ -92,7 +92,8 @@ class Restore:
             inlets={inputs[c.stream, c.source]: input_cut for c, input_cut in cut.inlets.items()},
             sent={outputs[c.stream, c.target]: number for c, number in cut.sent.items()},
             delivered={
-                inputs.get((c.stream, c.source)) or outputs[c.stream, c.target]: had for c, had in cut.delivered.items()
+                inputs.get((c.stream, c.source)) or outputs[c.stream, c.target]: delivered
+                for c, delivered in cut.delivered.items()
             },
         )
 

@@ -27,7 +27,7 @@ class Withheld:
         self._captured: dict[int, Marks] = {}  # by tag
         self._marks: dict[CheckpointId, Marks] = {}
 
-    def begin(self, id_: CheckpointId | None, messages: Mapping[ChannelId, Iterable[Message]]) -> None:
+    def start(self, id_: CheckpointId | None, messages: Mapping[ChannelId, Iterable[Message]]) -> None:
         """The incarnation starts from this checkpoint, which contains these messages."""
         if id_ is None or not self._channels:
             return
