@@ -57,7 +57,7 @@ def test_a_write_goes_on_when_there_is_room(clock, error):
 
 
 def test_it_gives_up_after_the_stated_time(clock):
-    with pytest.raises(DiskFull, match=r"the disk of /d/f is full and had no room for 30 s: free space") as caught:
+    with pytest.raises(DiskFull, match=r"the disk of /d/f has been full for 30 s: free space") as caught:
         when_room(failing(lambda: 7, errno.ENOSPC, 1_000), "/d/f")
     assert caught.value.exit_code == 3
     assert clock.at == PATIENCE

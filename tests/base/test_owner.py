@@ -40,7 +40,7 @@ def test_a_second_process_is_refused_and_told_who_is_there(tmp_path):
     path = tmp_path / "out"
     process = hold(path)
     try:
-        with pytest.raises(UsageError, match=rf"out is in use by process {process.pid}: another run is going on there"):
+        with pytest.raises(UsageError, match=rf"out is in use by process {process.pid}: another run is running there"):
             owned(path, "run").__enter__()
     finally:
         end(process)

@@ -61,7 +61,7 @@ def test_what_fits_is_taken():
         ({"maybe": "x"}, "expected a number or nothing"),
         ({"texts": 5}, "texts is 5"),
         ({"sure": 1}, "sure is 1; expected true or false"),
-        ({"colour": 1}, "'colour' means nothing here"),
+        ({"colour": 1}, "'colour' is unknown"),
     ],
 )
 def test_what_does_not_is_named(change, words):

@@ -267,6 +267,6 @@ def test_deleted_checkpoints_are_begun_anew_with_a_warning(tmp_path, what):
             load(storage, "PE/0", "all", j).into(again)
             assert windows(again, "J") == windows(engine, "J")
     assert len(warnings) == 1
-    assert "the checkpoints of all were deleted while the run was writing them" in warnings[0]
+    assert "the checkpoints of all were deleted during the run" in warnings[0]
     assert writer.counts["all"].dropped == 1
     assert len(files_in(storage, folder_of("PE/0", "all"), MANIFEST)) == 3

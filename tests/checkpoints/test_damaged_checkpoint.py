@@ -124,7 +124,7 @@ def test_the_beginning_is_better_than_a_hole_while_it_can_be_had():
     assert load(storage, "PE/0", "all", 0, spare=3, holes=False, warn=heard.append) is None
     assert "fresh state" in heard[-1]
     assert load(storage, "PE/0", "all", 0, spare=2).positions == {"number": 1}, "with its holes: older ones are gone"
-    with pytest.raises(DataError, match="PE/0 cannot go back exactly"):
+    with pytest.raises(DataError, match="PE/0 cannot be restored exactly"):
         load(storage, "PE/0", "all", 0, spare=2, holes=False)
 
 
@@ -205,6 +205,6 @@ def test_damage_that_merging_meets_is_written_anew_and_not_over(at):
             whole = windows(again, "J") == contents[loaded.positions["number"]]
             assert whole or any("its tuples are lost" in text for text in loaded.warnings)
     if at in (2, 3, 4, 6, 8):  # the others are not merged until then
-        assert any("written anew" in text for text in warnings)
+        assert any("the next one is a full one" in text for text in warnings)
         assert loaded.positions == {"number": 23}
         assert whole

@@ -69,8 +69,8 @@ def group(*operators: str, replicas: object = 2, extra: str = "") -> str:
         ("[replication]\n", "copies = "),
         ("[replication]\ncopies = 2\nreplicas = 2\n", "replicas"),
         ("replication = 2\n", "write [replication]"),
-        ("[replication]\ncopies = 2\n[operators.VWAP]\nbackup = true\n", "VWAP is to keep its output"),
-        ('[replication]\ncopies = 2\n[operators.Aggregator]\ncheckpoint = "1s"\n', "Aggregator is to have checkpoints"),
+        ("[replication]\ncopies = 2\n[operators.VWAP]\nbackup = true\n", "VWAP retains its output"),
+        ('[replication]\ncopies = 2\n[operators.Aggregator]\ncheckpoint = "1s"\n', "Aggregator has checkpoints"),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused(tmp_path, plan, why):

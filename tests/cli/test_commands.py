@@ -29,7 +29,7 @@ def test_graph_as_text_names_every_operator():
 
 def test_graph_explains_the_division():
     out = " ".join(run("graph", "bargain-discovery", "--explain").stdout.split())
-    assert "Divided by key: Source by ticker, because Aggregator, BargainIndex keep their state by ticker." in out
+    assert "Divided by key: Source by ticker, because Aggregator, BargainIndex divide their state by ticker." in out
     assert "VWAP, BargainIndex, Sink: one loop; starts here because it is a source" in out
 
 

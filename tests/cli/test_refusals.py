@@ -215,7 +215,7 @@ def test_inputs_are_looked_at_before_anything_starts(market, tmp_path, command):
     assert "has no rows" in said("empty", lambda table: table.slice(0, 0))
     order = list(range(2_000))
     order[700], order[900] = 900, 700
-    assert "_ts falls at row 7" in said("unsorted", lambda table: table.take(order))
+    assert "_ts decreases at row 7" in said("unsorted", lambda table: table.take(order))
     seconds = [float(n) for n in range(2_000)]
     assert "its time column _ts is double" in said("float", set_column("_ts", lambda t: pa.chunked_array([seconds])))
     seconds[5] = float("nan")
@@ -231,7 +231,7 @@ def test_a_large_input_is_sampled(market, tmp_path, monkeypatch):
 
     monkeypatch.setattr(input_check, "_FEW", 100)
     path = changed(market, tmp_path, "halves", lambda t: pa.concat_tables([t.slice(1000), t.slice(0, 1000)]))
-    assert "_ts falls" in refused("run", BARGAINS, "--input", path)
+    assert "_ts decreases" in refused("run", BARGAINS, "--input", path)
 
 
 def test_a_resumed_run_without_its_input(tmp_path):

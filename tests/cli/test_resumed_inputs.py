@@ -92,7 +92,7 @@ def test_another_file_is_refused(tmp_path, count, factor, odd):
         resumed(tmp_path / "run")
     assert str(refused.value) == (
         f"the input of source In, {path}, is not what this run has read: {odd}; "
-        "put back what it was, or begin another run with another --out"
+        "restore the original input, or start another run with another --out"
     )
 
 

@@ -114,7 +114,7 @@ def test_mistakes_are_one_sentence(tmp_path):
     missing = process("show", tmp_path / "nothing")
     assert missing.returncode == 2
     assert (
-        missing.stderr.strip() == f"riprap: there is no stream at {tmp_path / 'nothing'}: create one, or check the path"
+        missing.stderr.strip() == f"riprap: no stream at {tmp_path / 'nothing'}: create one, or check the path"
     )
     assert riprap("tail", tmp_path, "--from", "yesterday").returncode == 2
 

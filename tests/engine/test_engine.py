@@ -263,7 +263,7 @@ def test_state_sizes():
 
 def test_misuse_is_told():
     graph = one_source_diamond()
-    with pytest.raises(UsageError, match="nothing can be given to Even here; inputs of this fragment are S"):
+    with pytest.raises(UsageError, match="Even is not an input of this fragment; its inputs are S"):
         Engine(graph).push("Even", rows(1))
     with pytest.raises(UsageError, match="no input for source S"):
         list(Engine(graph).run({}))

@@ -179,7 +179,7 @@ def test_what_leads_out_of_a_fragment_leaves_later():
 
 def test_what_is_wrong_is_told():
     app = App("loop")
-    with pytest.raises(GraphError, match="a delay of 0s is none"):
+    with pytest.raises(GraphError, match="delay 0s is too short"):
         app.feedback("back", SCHEMA, delay="0s")
-    with pytest.raises(UsageError, match="has feedback streams, and a jitter cannot go round them"):
+    with pytest.raises(UsageError, match="has feedback streams, which do not support jitter"):
         Engine(counted("1us"), jitter=Jitter(seed=1, time=3))

@@ -96,7 +96,7 @@ def test_a_shorter_file_is_another(tmp_path, path):
 def test_other_columns_are_another_file(tmp_path, path):
     noted = read(tmp_path, path, 100)
     write(path, table(names=("y", "text")))
-    refused(tmp_path, path, noted, "its columns are others")
+    refused(tmp_path, path, noted, "its columns differ")
 
 
 def test_other_row_groups_are_another_file(tmp_path, path):
@@ -138,7 +138,7 @@ def test_a_directory_may_get_files_behind_those_that_were_there(tmp_path, folder
 def test_a_directory_whose_order_is_another_is_refused(tmp_path, folder):
     noted = read(tmp_path, folder, 100)
     shutil.copy(folder / "b.parquet", folder / "a.parquet")
-    refused(tmp_path, folder, noted, "a.parquet comes before others")
+    refused(tmp_path, folder, noted, "a.parquet sorts before others")
 
 
 def test_a_file_of_a_directory_that_is_gone_or_another(tmp_path, folder):
@@ -146,7 +146,7 @@ def test_a_file_of_a_directory_that_is_gone_or_another(tmp_path, folder):
     write(folder / "c.parquet", table(change=350))
     refused(tmp_path, folder, noted, "row group 3 has other values")
     (folder / "b.parquet").unlink()
-    refused(tmp_path, folder, noted, "b.parquet is not there any more")
+    refused(tmp_path, folder, noted, "b.parquet is missing")
 
 
 def test_only_columns_that_were_read_are_held_to_their_bytes(tmp_path):

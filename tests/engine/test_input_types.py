@@ -72,7 +72,7 @@ REFUSED = {
     "time of day": ("timestamp", pa.array([1] * 5, pa.time64("us")), "type time64"),
     "runs of lists": ("long", pa.RunEndEncodedArray.from_arrays([5], pa.array([[1]])), "type list<"),
     "views as numbers": ("long", TEXT.cast(pa.string_view()), "column v is string_view, expected int64"),
-    "time beyond": ("timestamp", pa.array([2**62] * 5, pa.timestamp("s", "UTC")), "cannot be taken as timestamp"),
+    "time beyond": ("timestamp", pa.array([2**62] * 5, pa.timestamp("s", "UTC")), "cannot be cast to timestamp"),
 }
 
 

@@ -107,7 +107,7 @@ def test_an_app_runs_over_it(tmp_path):
 
 
 def test_what_cannot_be():
-    with pytest.raises(GraphError, match="operator In: a source with a lateness sorts its input in one place"):
+    with pytest.raises(GraphError, match="operator In: a source with a lateness sorts its whole input"):
         App("late").source("In", "at long", time="at", lateness="5s", parallelism=2)
     with pytest.raises(Exception, match="soon"):
         App("late").source("In", "at long", time="at", lateness="soon")

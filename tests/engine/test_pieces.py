@@ -123,13 +123,13 @@ def test_reasons_for_cuts():
     assert "several rows on one of its ports" in begins(graph, "V")
     assert "several pieces" in begins(graph, "Two")
     assert begins(graph, "Timed") is None
-    assert "comes from Timed, which speaks when time or a punctuation says so" in begins(graph, "After")
+    assert "comes from Timed, which emits on watermarks or punctuations" in begins(graph, "After")
     assert begins(graph, "Long") is None
     assert "computed per batch" in begins(graph, "Longest")
     assert "in another order" in begins(graph, "Sorted")
     assert "emits punctuations" in begins(graph, "Marked")
-    assert "would come between its ports" in begins(graph, "W")
-    assert begins(graph, "Closed") == "its input comes from Marked, which runs on its own"
+    assert "would arrive between its ports" in begins(graph, "W")
+    assert begins(graph, "Closed") == "its input comes from Marked, which is not compiled"
     assert begins(graph, "Rolling") is None
     assert "a user-defined function" in begins(graph, "Own")
     assert "several pieces" in begins(graph, "J")
@@ -239,7 +239,7 @@ def test_what_goes_back_and_what_is_long_begins_a_piece():
     both.filter("i = 0", name="Done").sink("Out")
     graph = app.build()
     assert begins(graph, "Both") == "its input is fed back"
-    assert begins(graph, "Less") == "what it gives goes back"
+    assert begins(graph, "Less") == "it feeds a feedback stream"
     app = App("long")
     stream = source(app)
     for number in range(pieces.LONGEST):

@@ -131,7 +131,7 @@ def test_feedback_closes_a_cycle():
     assert [f.name for f in graph.shape("U").fields] == ["_ts", "_src", "_seq", "_n"]
     assert pickle.loads(pickle.dumps(graph)) == graph
     assert stream.delay == 10_000
-    assert key_partitioning(graph).reason == "what goes round a cycle may meet any tuple"
+    assert key_partitioning(graph).reason == "a tuple on a cycle may meet any other tuple"
 
 
 def test_feedback_that_does_not_fit_is_told():
@@ -139,7 +139,7 @@ def test_feedback_that_does_not_fit_is_told():
     source = app.source("S", "k string")
     source.union(app.feedback("again", "k string", delay="1s"), name="U")
     with pytest.raises(
-        GraphError, match=r"feedback stream again is read but never filled; call stream.feed\('again'\)"
+        GraphError, match=r"feedback stream again is read but never fed; call stream.feed\('again'\)"
     ):
         app.build()
     with pytest.raises(GraphError, match=r"has no feedback stream agian; it has again .did you mean again"):

@@ -31,11 +31,11 @@ def joined(**options):
 CASES = {
     "a percentile without a share": (
         lambda: stream().aggregate("percentile(price) AS p", window=count(2), name="A"),
-        r"operator A: .*a percentile takes an expression and a number from 0 to 1",
+        r"operator A: .*a percentile needs an expression and a number from 0 to 1",
     ),
     "a percentile beyond the last": (
         lambda: stream().aggregate("percentile(price, 90) AS p", window=count(2), name="A"),
-        r"operator A: .*a percentile takes an expression and a number from 0 to 1",
+        r"operator A: .*a percentile needs an expression and a number from 0 to 1",
     ),
     "the median of texts": (
         lambda: stream().aggregate("median(ticker) AS p", window=count(2), name="A"),
@@ -43,11 +43,11 @@ CASES = {
     ),
     "a sum of what is distinct": (
         lambda: stream().aggregate("sum(distinct price) AS p", window=count(2), name="A"),
-        "operator A: .*only count takes DISTINCT",
+        "operator A: .*only count supports DISTINCT",
     ),
     "a session that speaks by something else": (
         lambda: stream().aggregate("count(*) AS n", window=session_window("5s"), every=count(1), name="A"),
-        r"operator A: a session_window\(\) speaks when it is over; leave out every=",
+        r"operator A: a session_window\(\) emits when it ends; leave out every=",
     ),
     "a session without a gap": (lambda: session_window("0s"), r"session_window\('0s'\): a session ends after a gap"),
     "a sort of sessions": (
@@ -60,21 +60,21 @@ CASES = {
     ),
     "an unknown kind of join": (
         lambda: joined(how="outer"),
-        "operator J: how='outer' is no kind of join; write inner, left, right, full",
+        "operator J: how='outer' is unknown; write one of inner, left, right, full",
     ),
     "a punctor without a condition": (
         lambda: stream().punctuate(name="P"),
-        "operator P: a punctor has one condition: give after=, or before=",
+        "operator P: a punctor has one condition: give either after= or before=",
     ),
     "a punctor with two": (
         lambda: stream().punctuate("price > 1", before="price > 2", name="P"),
-        "operator P: a punctor has one condition: give after=, or before=",
+        "operator P: a punctor has one condition: give either after= or before=",
     ),
-    "a delay of nothing": (lambda: stream().delay("0s", name="D"), "operator D: a delay of 0s is none"),
-    "a split by nothing": (lambda: stream().split(name="X"), "operator X: a split goes by conditions, or by="),
+    "a delay of nothing": (lambda: stream().delay("0s", name="D"), "operator D: delay 0s is too short"),
+    "a split by nothing": (lambda: stream().split(name="X"), "operator X: a split needs conditions, or by="),
     "a split by a column alone": (
         lambda: stream().split(by="ticker", name="X"),
-        "operator X: a split goes by conditions, or by= a column with a mapping= file",
+        "operator X: a split needs conditions, or by= a column with a mapping= file",
     ),
     "a mapping that is not there": (
         lambda: stream().split(by="ticker", mapping="/nowhere/map.txt", name="X"),
@@ -82,7 +82,7 @@ CASES = {
     ),
     "a mapping of a fraction": (
         lambda: stream().split(by="price", mapping="/nowhere/map.txt", name="X"),
-        "operator X: column price is double; a mapping goes by a string or an integer",
+        "operator X: column price is double; a mapping needs a string or an integer",
     ),
     "a functor without state": (
         lambda: stream().scan(state={}, name="F"),
@@ -94,11 +94,11 @@ CASES = {
     ),
     "a state variable that begins with a column": (
         lambda: stream().scan(state={"last": ("price", "price")}, name="F"),
-        "operator F: state variable last begins with 'price', which reads a column; begin with a constant",
+        "operator F: the initial value 'price' of state variable last reads a column; use a constant",
     ),
     "a state variable that changes its type": (
         lambda: stream().scan(state={"n": ("0", "n + 0.5")}, name="F"),
-        "operator F: state variable n begins as int64 and becomes double with 'n . 0.5'; cast one of them",
+        "operator F: state variable n is initially int64, and its update 'n . 0.5' is double; cast one of them",
     ),
     "a state variable without an update": (
         lambda: stream().scan(state={"n": "0"}, name="F"),
@@ -106,7 +106,7 @@ CASES = {
     ),
     "a state variable without a type": (
         lambda: stream().scan(state={"n": ("NULL", "n")}, name="F"),
-        "operator F: state variable n begins with null; give it a type with CAST",
+        "operator F: state variable n is initially null; give it a type with CAST",
     ),
     "unknown column in a condition": (
         lambda: stream().filter("prise > 1", name="F"),
@@ -118,7 +118,7 @@ CASES = {
     ),
     "a condition that is a number": (
         lambda: stream().filter("price + 1", name="F"),
-        r"operator F: 'price \+ 1' is double, and a condition has to be true or false",
+        r"operator F: 'price \+ 1' is double, and a condition has to be boolean",
     ),
     "types that do not fit": (lambda: stream().filter("ticker > 1", name="F"), r"operator F: .*ticker"),
     "an expression that does not parse": (lambda: stream().filter("price >", name="F"), "operator F: "),
@@ -165,7 +165,7 @@ CASES = {
     ),
     "the sum of a star": (
         lambda: stream().aggregate("sum(*) AS s", window=count(2), name="A"),
-        r"operator A: sum\(\*\) means nothing",
+        r"operator A: sum\(\*\) is undefined",
     ),
     "no call at all": (
         lambda: stream().aggregate(window=count(2), name="A"),
@@ -177,11 +177,11 @@ CASES = {
     ),
     "a window of nothing": (
         lambda: stream().aggregate("count(*) AS n", window=zero(), name="A"),
-        "operator A: an aggregate over a window of nothing",
+        "operator A: an aggregate needs a window with tuples",
     ),
     "punctuated, but by count": (
         lambda: stream().aggregate("count(*) AS n", window=punctuated(), every=count(1), name="A"),
-        r"operator A: a punctuated\(\) window speaks at punctuations",
+        r"operator A: a punctuated\(\) window emits at punctuations",
     ),
     "steps longer than the window": (
         lambda: stream().aggregate("count(*) AS n", window=time("1s"), every=time("2s"), name="A"),
@@ -250,10 +250,13 @@ CASES = {
         lambda: stream().filter("size > 1", name="S"),
         "two operators are called S; names have to be unique in app app",
     ),
-    "a name that cannot be": (lambda: stream().filter("size > 1", name="A→B"), "operator name 'A→B' is empty or has"),
+    "a name that cannot be": (
+        lambda: stream().filter("size > 1", name="A→B"),
+        "operator name 'A→B' is empty or contains",
+    ),
     "a stream of another app": (
         lambda: stream(App("one")).union(stream(App("two")), name="U"),
-        "operator U: its input is of app two, not of one",
+        "operator U: its input belongs to app two, not one",
     ),
     "a time column that is not there": (
         lambda: App("app").source("S", SCHEMA, time="when"),
@@ -284,12 +287,12 @@ CASES = {
     ),
     "persisting a port that is not there": (
         lambda: build(lambda s: s.filter("size > 1", protect=persist(1), name="F")),
-        "operator F: it persists output 1 and has 1 outputs",
+        "operator F: cannot persist output 1; it has 1 outputs",
     ),
-    "no interval": (lambda: checkpoint(every="0s"), "the interval must be longer than nothing"),
+    "no interval": (lambda: checkpoint(every="0s"), "the interval must be longer than 0"),
     "one replica": (lambda: ha_group("g", 1), "HA group g: 1 replicas protect nothing"),
     "no tuples": (lambda: count(0), r"count\(0\): a count window holds a whole number of tuples"),
-    "no time": (lambda: time("0s"), "a time window is longer than nothing"),
+    "no time": (lambda: time("0s"), "a time window is longer than 0"),
 }
 
 
@@ -312,7 +315,7 @@ def test_is_told(case):
         ("", "has no lines"),
         ("IBM", "line 1 of mapping .* is 'IBM'; write a value and its output, as in IBM,0"),
         ("IBM,first", "write a value and its output"),
-        ("IBM,0\n# x\nIBM,1", "line 3 .* sends 'IBM' to output 1, and a line before it to 0"),
+        ("IBM,0\n# x\nIBM,1", "line 3 .* sends 'IBM' to output 1, and an earlier line to 0"),
         ("IBM,0\nSAP,2", "sends nothing to output 1; number them from 0"),
         ("IBM,5000", "there are 1024 at most"),
     ],
@@ -345,7 +348,7 @@ SOURCE = Source(name="S", schema=pa.schema([("a", pa.int64())]), rank=0)
         (
             [SOURCE, Sink(name="K")],
             [("S", 0, "K", 0), ("S", 0, "Q", 0)],
-            "ends at Q, which is no operator; known: S, K",
+            "ends at Q, which is not an operator; known: S, K",
         ),
         (
             [SOURCE, Functor(name="A"), Functor(name="B")],

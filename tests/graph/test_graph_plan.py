@@ -63,7 +63,7 @@ def test_a_plan_says_of_a_stream_what_becomes_of_late_tuples():
         ('app = "x"\n[streams."A→B"]\nlate = "wait"', "stream A→B: late = 'wait'; write one of deliver, drop"),
         ('app = "x"\n[streams."A→B"]\ntardy = 1', "stream A→B has unknown key tardy; known keys: late"),
         ("app = ", "this is not TOML"),
-        ("", 'does not say which app it is for; write app = "name"'),
+        ("", 'does not name its app; write app = "name"'),
         ('app = "x"\nspeed = 1', "the plan has unknown key speed; known keys: app, recovery, protocol, interval, "),
         ('app = "x"\n[replication]\ncopies = 1', "replication: copies = 1; write a whole number, 2 or more"),
         ('app = "x"\nreplication = 2', "replication has to be a table"),
@@ -72,7 +72,7 @@ def test_a_plan_says_of_a_stream_what_becomes_of_late_tuples():
         ('app = "x"\nprotocol = 3', "protocol = 3; write the name of one"),
         ('app = "x"\ninterval = "2s"', "has an interval and no protocol"),
         ('app = "x"\nprotocol = "unaligned"\ninterval = "0s"', "interval = '0s'; write the time between checkpoints"),
-        ('app = "x"\nrecovery = "2s"\nprotocol = "unaligned"', "write one of them"),
+        ('app = "x"\nrecovery = "2s"\nprotocol = "unaligned"', "keep one of them"),
         ('app = "x"\nrecovery = 2', "recovery = 2; write how long"),
         (
             'app = "x"\n[operators.A]\nchekpoint = "1s"',
@@ -123,7 +123,7 @@ def test_what_does_not_fit_the_graph():
         parse_plan('app = "bargain-discovery"\n[operators.Agregator]\nbackup = true').apply(graph)
     with pytest.raises(PlanError, match="persists output 1 of VWAP, which has 1 outputs"):
         parse_plan('app = "bargain-discovery"\n[operators.VWAP]\npersist = [1]').apply(graph)
-    with pytest.raises(PlanError, match="operator VWAP: stability is of persistent streams, and it has none"):
+    with pytest.raises(PlanError, match="operator VWAP: stability applies to persistent streams, and it has none"):
         parse_plan('app = "bargain-discovery"\n[operators.VWAP]\nstability = "fsync"').apply(graph)
     parse_plan('app = "bargain-discovery"\n[operators.Sink]\nstability = "fsync"').apply(graph)  # keeps what it gets
 

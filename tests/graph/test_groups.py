@@ -66,9 +66,9 @@ def test_full_replication_is_for_deterministic_operators(monkeypatch):
 @pytest.mark.parametrize(
     ("table", "why"),
     [
-        ("[operators.A]\nbackup = true", "A is to keep its output, which copies cannot write together"),
-        ("[operators.S]\npersist = [0]", "S is to keep its output"),
-        ('[operators.A]\ncheckpoint = "1s"', "A is to have checkpoints: a copy gets its state from another copy"),
+        ("[operators.A]\nbackup = true", "A retains its output, which copies cannot write together"),
+        ("[operators.S]\npersist = [0]", "S retains its output"),
+        ('[operators.A]\ncheckpoint = "1s"', "A has checkpoints: a copy gets its state from another copy"),
     ],
     ids=str,
 )
@@ -89,13 +89,13 @@ def test_in_code_it_is_of_the_app():
     for copies in (1, 65, "2", True):
         with pytest.raises(GraphError, match=r"expected a whole number, 2 or more"):
             full_replication(copies)
-    with pytest.raises(GraphError, match=r"only full_replication\(\) protects an app as a whole"):
+    with pytest.raises(GraphError, match=r"only full_replication\(\) protects a whole app"):
         App("x", protect=ha_group("g"))
     other = App("y")
     other.source("S", "x long").filter("x > 1", name="F", protect=full_replication()).filter("x > 2", name="G").sink(
         "O"
     )
-    with pytest.raises(GraphError, match="G is to run in 1; give it to the app"):
+    with pytest.raises(GraphError, match="G has 1; give it to the app"):
         copies_of(other.build())
 
 

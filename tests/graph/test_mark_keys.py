@@ -11,7 +11,7 @@ from riprap.graph.mark_keys import (
     own_marks,
     promised,
     still_open,
-    told_by_row,
+    watermark_of_row,
 )
 from riprap.graph.order_keys import END_KEY, START_KEY, TIMER, KeyShape, OrderKey
 
@@ -26,7 +26,7 @@ def test_a_mark_before_a_tuple_lies_behind_all_that_the_one_before_it_caused():
 
 @pytest.mark.parametrize("key", [ROW, THIRD])
 def test_a_row_says_nothing_of_a_mark_with_its_key(key):
-    assert told_by_row(key) < key
+    assert watermark_of_row(key) < key
     assert promised(key) < key
     assert still_open(key) < key._replace(n=0)
 

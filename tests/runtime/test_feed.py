@@ -107,7 +107,7 @@ def test_what_lies_before_the_position_is_not_read(inputs, monkeypatch):
 def test_disorder_is_found_behind_the_position(tmp_path):
     table = pa.concat_tables([rows(0, 10), rows(5, 15)])
     pq.write_table(table, tmp_path / "bad.parquet", row_group_size=4)
-    with pytest.raises(DataError, match="_ts falls at row 10"):
+    with pytest.raises(DataError, match="_ts decreases at row 10"):
         drained(Feed(tmp_path / "bad.parquet", SOURCE, position=3), 2)
 
 

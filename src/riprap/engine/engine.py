@@ -25,7 +25,7 @@ from riprap.engine.piece import HasNoText, PieceOutput, RunningPiece
 from riprap.engine.pieces import Piece, cut
 from riprap.engine.pruning import Wanted, carried_columns, kept_columns, wanted_columns
 from riprap.graph.graph import Graph, StreamSpec
-from riprap.graph.mark_keys import just_before_it, told_by_row
+from riprap.graph.mark_keys import before_mark, watermark_of_row
 from riprap.graph.order_keys import END_KEY, START_KEY, OrderKey
 from riprap.graph.specs import Sink, Source
 from riprap.operators.build import make_operator
@@ -214,7 +214,7 @@ class Engine:
             if loop is None or not loop.merged:
                 event = _batch(event) if loop is None else loop.viewed(event)
             last = self._last_key(name, event)
-            self._advance(target, port, told_by_row(last) if name in self._entries else last)
+            self._advance(target, port, watermark_of_row(last) if name in self._entries else last)
         self._inbox[target].append((port, event))
         if until is not None:
             self._advance(target, port, until)
@@ -446,7 +446,7 @@ class Engine:
             if isinstance(event, Late):
                 emissions += self._process_late(name, port, event)
             elif isinstance(event, Punctuation):
-                emissions += operator.watermark(just_before_it(event.key))  # earlier time boundaries come first
+                emissions += operator.watermark(before_mark(event.key))  # earlier time boundaries come first
                 emissions += operator.punctuate(Channel(port), event)
             else:
                 statistics.tuples_in[port] += event.num_rows
@@ -461,7 +461,7 @@ class Engine:
         emissions: list[Emission] = []
         for item in merger.release():
             if isinstance(item, PortPunctuation):
-                emissions += operator.watermark(just_before_it(item.punctuation.key))
+                emissions += operator.watermark(before_mark(item.punctuation.key))
                 emissions += operator.punctuate(Channel(item.port), item.punctuation)
             elif isinstance(item, Behind):
                 emissions += self._process_late(name, item.port, item.late)

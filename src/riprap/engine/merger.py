@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from riprap.base.errors import UsageError
 from riprap.engine.jitter import Jitter
-from riprap.graph.mark_keys import behind_trigger, is_behind_trigger, marked_alike, told_by_row
+from riprap.graph.mark_keys import behind_trigger, is_behind_trigger, marked_alike, watermark_of_row
 from riprap.graph.order_keys import END_KEY, START_KEY, KeyShape, OrderKey, just_before
 from riprap.operators import views
 from riprap.operators.columns import Keys, batch_of, concatenated, keys_of
@@ -206,7 +206,7 @@ class Merger:
             order = self._order(port, keys)
             self._queues[port].append(_Segment(event, order))
             self._last_order[port] = tuple(order[-1].tolist())
-            self.advance(port, told_by_row(keys.at(size - 1)))
+            self.advance(port, watermark_of_row(keys.at(size - 1)))
 
     def advance(self, port: int, key: OrderKey) -> None:
         """Announce that nothing at or below `key` will be put on this port."""

@@ -21,7 +21,7 @@ from riprap.expressions.kinds import HELD_BY_ARROW, kind_of
 from riprap.expressions.lookup_tables import Dictionary
 from riprap.expressions.vectors import aligned
 from riprap.graph.graph import Graph
-from riprap.graph.mark_keys import just_before_it
+from riprap.graph.mark_keys import before_mark
 from riprap.graph.order_keys import END_KEY, START_KEY, OrderKey
 from riprap.graph.specs import Sink
 from riprap.operators.aggregate import AggregateOperator
@@ -450,7 +450,7 @@ class RunningPiece:
                 if (gate := self.gates.get((name, port))) is not None and gate.loses(mark.key):
                     continue
                 if gathering is not None:
-                    before = operator.watermark(just_before_it(mark.key))  # earlier time boundaries come first
+                    before = operator.watermark(before_mark(mark.key))  # earlier time boundaries come first
                     emitted += self._emitted(gathering, before + operator.punctuate(Channel(port), mark))
                     continue
                 for emission in operator.punctuate(Channel(port), mark):

@@ -1,1 +1,1 @@
-"""The frozen stream graph: operator specifications, ports, streams, annotations, plans; validation; drawing."""
+"""The immutable stream graph: operator specifications, ports, streams, annotations, plans; validation; drawing."""

@@ -1,10 +1,10 @@
 """Draws a layered directed graph: SVG text for reports, plain text for the terminal. A pure function of its input.
 
-Left to right: every vertex stands one layer behind its latest predecessor. The layout is Sugiyama's: cycles are cut at
-the edges that lead back, long edges get a bend per layer they cross, layers are ordered by barycentres, and within
-its order every vertex stands as near to its neighbours as the space allows. A label of an edge has a layer to stand in,
-so text never overlaps text. Edges that lead back run below everything else. Colours follow the reader's light or dark
-scheme; a `fill` of the caller's gets black or white text, whichever is readable on it.
+Left to right: every vertex is one layer after its latest predecessor. The layout is Sugiyama's: cycles are cut at back
+edges, long edges get a bend per layer that they cross, layers are ordered by barycentres, and within this order every
+vertex is placed as near to its neighbours as the space allows. Edge labels have layers of their own, so text never
+overlaps text. Back edges run below everything else. Colours follow the reader's light or dark scheme; a `fill` gets
+black or white text, whichever is readable.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class Edge:
 _FONT, _SMALL = 13.0, 11.0
 _PAD, _MARGIN = 12.0, 16.0
 _COLUMN_GAP, _ROW_GAP, _BEND_GAP = 44.0, 18.0, 9.0
-_LANE = 20.0  # between edges that lead back
+_LANE = 20.0  # between back edges
 
 _STYLE = """\
 .rg{--rg-ink:#1f2328;--rg-soft:#59636e;--rg-line:#8c959f;--rg-node:#f6f8fa;--rg-rim:#8c959f;--rg-mark:#bc4c00;\
@@ -73,14 +73,14 @@ font-family:system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
 
 @dataclass
 class _Canvas:
-    """Where everything stands. Coordinates of nodes and bends are centres."""
+    """The layout. Coordinates of nodes and bends are centres."""
 
     layers: Layering
     x: list[float]
     y: list[float]
     width: list[float]
     height: list[float]
-    layer_of: list[list[int]]  # the items that stand in the same layer
+    layer_of: list[list[int]]  # the items in the same layer
     column: list[float]  # width of that layer
     bottom: float
     right: float
@@ -113,14 +113,14 @@ def draw(nodes: Sequence[Node], edges: Sequence[Edge], *, title: str = "") -> st
 def draw_text(nodes: Sequence[Node], edges: Sequence[Edge], columns: int = 0) -> str:
     """One line per node, layer by layer, with the nodes it feeds: `→` forward, `⇒` emphasised, `↺` back.
 
-    Where that is wider than `columns` (0: no bound), what a node does has a line of its own, below it.
+    If that is wider than `columns` (0: no limit), the description of a node is on a separate line below it.
     """
     if not nodes:
         return ""
     position = {node.id: i for i, node in enumerate(nodes)}
     layers = layering(len(nodes), [(position[e.source], position[e.target]) for e in edges], 1)
     width = max(_columns(_heading(node)) for node in nodes)
-    lines: list[tuple[int, Node, str, str]] = []  # rank, node, in one line, what it feeds
+    lines: list[tuple[int, Node, str, str]] = []  # rank, node, the complete line, its targets
     for rank, layer in enumerate(layers.order):
         for i in (item for item in layer if item < len(nodes)):
             feeds: dict[str, list[str]] = {"⇒": [], "→": [], "↺": []}
@@ -160,7 +160,7 @@ def _columns(text: str) -> int:
 
 
 def _text_width(text: str, size: float) -> float:
-    """An upper estimate, since fonts differ from reader to reader."""
+    """An upper estimate, because fonts differ between readers."""
     total = 0.0
     for char in text:
         if east_asian_width(char) in "WF":
@@ -176,7 +176,7 @@ def _text_width(text: str, size: float) -> float:
 
 def _place(nodes: Sequence[Node], edges: Sequence[Edge]) -> _Canvas:
     position = {node.id: i for i, node in enumerate(nodes)}
-    step = 2 if any(edge.label for edge in edges) else 1  # with labels, every second layer is theirs
+    step = 2 if any(edge.label for edge in edges) else 1  # every second layer is for labels
     layers = layering(len(nodes), [(position[e.source], position[e.target]) for e in edges], step)
     width, height = [], []
     for node in nodes:
@@ -210,7 +210,7 @@ def _columns_of_layers(layers: Layering, width: list[float], height: list[float]
         wide = max((width[i] for i in layer), default=0.0)
         for i in layer:
             x[i] = left + wide / 2
-        # Where many edges meet, a wider gap keeps them apart; a layer of bends alone needs little of its own.
+        # Many edges need a wider gap; a layer with only bends needs little space.
         meeting = len(layers.links[number]) if number < len(layers.links) else 0
         solid = any(height[i] > 0 for i in layer)
         left += wide + (_COLUMN_GAP if solid else _COLUMN_GAP / 2) + min(120.0, 3.0 * meeting**0.75)
@@ -218,7 +218,7 @@ def _columns_of_layers(layers: Layering, width: list[float], height: list[float]
 
 
 def _rows(layers: Layering, height: list[float]) -> list[float]:
-    """Every item as near to its neighbours' mean as order and spacing allow: a few sweeps each way."""
+    """Place every item as near to its neighbours' mean as order and spacing allow: a few sweeps in each direction."""
     y = [0.0] * len(height)
     gaps = []
     for layer in layers.order:
@@ -258,7 +258,7 @@ def _draw_forward(canvas: _Canvas, nodes: Sequence[Node], edges: Sequence[Edge])
             routes[i] = [position[edge.source], *layers.bends[i], position[edge.target]]
     leave = _spread(canvas, {i: (r[0], r[1]) for i, r in routes.items()})
     enter = _spread(canvas, {i: (r[-1], r[-2]) for i, r in routes.items()})
-    # Emphasised edges last, so that they lie on top.
+    # Emphasised edges last, so that they are on top.
     for i in sorted(routes, key=lambda i: (edges[i].emphasis, i)):
         route, edge = routes[i], edges[i]
         start = (canvas.x[route[0]] + canvas.width[route[0]] / 2, leave[i])
@@ -267,7 +267,7 @@ def _draw_forward(canvas: _Canvas, nodes: Sequence[Node], edges: Sequence[Edge])
         for item in _needed_bends(canvas, route[1:-1], start[1], end[1]):
             half = (canvas.width[item] or canvas.column[item]) / 2
             into, out = (canvas.x[item] - half, canvas.y[item]), (canvas.x[item] + half, canvas.y[item])
-            # An edge stops before its label and goes on behind it.
+            # An edge is interrupted at its label.
             path += _curve(at, into) + (f"M{out[0]:.1f} {out[1]:.1f}" if canvas.width[item] else f"H{out[0]:.1f}")
             if canvas.width[item]:
                 label = _edge_label(edge, canvas.x[item], canvas.y[item])
@@ -282,7 +282,7 @@ def _curve(start: tuple[float, float], end: tuple[float, float]) -> str:
 
 
 def _needed_bends(canvas: _Canvas, bends: Sequence[int], start: float, end: float) -> list[int]:
-    """Bends that carry the label or lead around something; the others would only make the edge waver."""
+    """The bends that carry the label or avoid an obstacle; others would only make the edge wavy."""
     ys = [start, *(canvas.y[item] for item in bends), end]
     needed, at = [], 0
     while at < len(bends):
@@ -309,7 +309,7 @@ def _blocked(canvas: _Canvas, bend: int, low: float, high: float) -> bool:
 
 
 def _spread(canvas: _Canvas, ends: dict[int, tuple[int, int]]) -> dict[int, float]:
-    """y where each edge touches its node: the edges of a side spread over its middle, in the order of where they go."""
+    """The y at which each edge touches its node: edges spread over a side, in the order of their other ends."""
     sides: dict[int, list[int]] = {}
     for edge, (node, _) in ends.items():
         sides.setdefault(node, []).append(edge)
@@ -393,7 +393,7 @@ def _draw_node(canvas: _Canvas, i: int, node: Node) -> None:
 
 
 def _is_light(colour: str) -> bool:
-    """Whether black text reads better than white on `#rrggbb`: relative luminance above the point of equal contrast."""
+    """Whether black text is more readable than white on `#rrggbb`: luminance above the point of equal contrast."""
     channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] > 0.179

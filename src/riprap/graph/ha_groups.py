@@ -1,6 +1,4 @@
-"""What is replicated of a graph: HA groups, or every operator in copies; whether that can be, and how long operators
-remember.
-"""
+"""Replication in a graph: HA groups or full replication, their validation, and how long operators retain input."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -16,7 +14,7 @@ from riprap.graph.windows import Time, Zero
 
 def ha_groups(graph: Graph) -> Mapping[HaGroup, tuple[str, ...]]:
     """The operators of each group, in the order of the graph. Raises for groups that cannot be replicated."""
-    found: dict[HaGroup, tuple[str, ...]] = {}
+    groups: dict[HaGroup, tuple[str, ...]] = {}
     replicas: dict[str, HaGroup] = {}
     for spec in graph:
         group = spec.annotations.ha_group
@@ -24,31 +22,31 @@ def ha_groups(graph: Graph) -> Mapping[HaGroup, tuple[str, ...]]:
             continue
         if isinstance(spec, Sink):
             raise GraphError(
-                f"{spec.name} is a sink and in HA group {group.name}: what came out cannot be taken back, "
-                "so a sink runs once; leave it out of the group"
+                f"{spec.name} is a sink and in HA group {group.name}: output cannot be undone, so a sink runs once; "
+                "leave it out of the group"
             )
         other = replicas.setdefault(group.name, group)
         if other != group:
             raise GraphError(
-                f"HA group {group.name} has {other.replicas} replicas at {found[other][0]} and {group.replicas} at "
+                f"HA group {group.name} has {other.replicas} replicas at {groups[other][0]} and {group.replicas} at "
                 f"{spec.name}; give it one number"
             )
-        found[group] = (*found.get(group, ()), spec.name)
-    for group, members in found.items():
+        groups[group] = (*groups.get(group, ()), spec.name)
+    for group, members in groups.items():
         apart = _apart(graph, members)
         if apart:
             raise GraphError(
                 f"HA group {group.name} is not connected: no stream of the group leads from {members[0]} to "
                 f"{' or '.join(apart)}; make it several groups, or add the operators in between"
             )
-    return found
+    return groups
 
 
 def replicable(graph: Graph) -> dict[str, frozenset[str]]:
-    """By operator that can be in an HA group: all that are in it then, itself included.
+    """By operator that can be in an HA group: all operators that must be in the same group, including itself.
 
-    A consumer that cannot bear loss is in the group that feeds it, and a cycle is in one group or in none. A sink runs
-    once, and a cycle of replicas runs in one process, which cannot have shards.
+    A consumer that cannot tolerate loss must be in the group of its producer, and a cycle must be in one group or in
+    none. A sink runs once. A replicated cycle runs in one process, which cannot have shards.
     """
     needs: dict[str, set[str]] = {spec.name: {spec.name} for spec in graph}
     alone = {sink.name for sink in graph.sinks}
@@ -70,18 +68,18 @@ def replicable(graph: Graph) -> dict[str, frozenset[str]]:
 
 
 def connected(graph: Graph, members: Collection[str]) -> list[tuple[str, ...]]:
-    """The members, in the parts that streams between them connect, in the order of the graph."""
-    found: list[tuple[str, ...]] = []
+    """The connected components of the members, in the order of the graph."""
+    parts: list[tuple[str, ...]] = []
     for name in graph.order:
-        if name in members and not any(name in part for part in found):
-            left = tuple(other for other in graph.order if other in members and other != name)
-            apart = _apart(graph, (name, *left))
-            found.append((name, *(other for other in left if other not in apart)))
-    return found
+        if name in members and not any(name in part for part in parts):
+            others = tuple(other for other in graph.order if other in members and other != name)
+            apart = _apart(graph, (name, *others))
+            parts.append((name, *(other for other in others if other not in apart)))
+    return parts
 
 
 def copied(graph: Graph, copies: int) -> Graph:
-    """The graph with every operator but sources and sinks in so many copies. Raises where that cannot be."""
+    """The graph with `copies` copies of every operator except sources and sinks. Raises if that is impossible."""
     for spec in graph:
         if not isinstance(spec, Source | Sink):
             graph = graph.with_operator(replace(spec, annotations=replace(spec.annotations, copies=copies)))
@@ -90,38 +88,37 @@ def copied(graph: Graph, copies: int) -> Graph:
 
 
 def copies_of(graph: Graph) -> int:
-    """Of every operator but sources and sinks; 1: nothing is replicated as a whole. Raises where that cannot be."""
+    """The number of copies under full replication; 1: the app has none. Raises if it is impossible."""
     copies = max((spec.annotations.copies for spec in graph), default=1)
     if copies == 1:
         return 1
     for spec in graph:
-        given, says = spec.annotations, f"full replication runs every operator but sources and sinks in {copies} copies"
-        if given.ha_group is not None:
-            raise GraphError(f"{says}, and {spec.name} is in HA group {given.ha_group.name}; leave out one of them")
-        if given.copies != (1 if isinstance(spec, Source | Sink) else copies):
-            raise GraphError(
-                f"{says}, and {spec.name} is to run in {given.copies}; give it to the app, not to operators"
-            )
+        own = spec.annotations
+        rule = f"full replication runs every operator but sources and sinks in {copies} copies"
+        if own.ha_group is not None:
+            raise GraphError(f"{rule}, and {spec.name} is in HA group {own.ha_group.name}; leave out one of them")
+        if own.copies != (1 if isinstance(spec, Source | Sink) else copies):
+            raise GraphError(f"{rule}, and {spec.name} has {own.copies}; give it to the app, not to operators")
         if not spec.deterministic:
             raise GraphError(
-                f"full replication takes what any copy brings first, so operators have to be deterministic, and "
-                f"{spec.name} is not; use an HA group, which need not be"
+                f"full replication uses the output of the fastest copy, so operators have to be deterministic, and "
+                f"{spec.name} is not; use an HA group, which does not need that"
             )
-        if given.backup or given.persist or given.continuous is not None or given.retain is not None:
+        if own.backup or own.persist or own.continuous is not None or own.retain is not None:
             raise GraphError(
-                f"{says}, and {spec.name} is to keep its output, which copies cannot write together: leave out its "
+                f"{rule}, and {spec.name} retains its output, which copies cannot write together: leave out its "
                 "backup, persist, retain or continuous checkpoints, or the replication"
             )
-        if given.checkpoint_every is not None:
+        if own.checkpoint_every is not None:
             raise GraphError(
-                f"{says}, and {spec.name} is to have checkpoints: a copy gets its state from another copy; leave out "
+                f"{rule}, and {spec.name} has checkpoints: a copy gets its state from another copy; leave out "
                 "one of them"
             )
     return copies
 
 
 def _apart(graph: Graph, members: tuple[str, ...]) -> list[str]:
-    """Members that no streams between members connect with the first."""
+    """The members that are not connected with the first by streams between members."""
     reached, waiting = {members[0]}, [members[0]]
     while waiting:
         name = waiting.pop()
@@ -133,9 +130,9 @@ def _apart(graph: Graph, members: tuple[str, ...]) -> list[str]:
 
 
 def memory_of(spec: OperatorSpec) -> int | None:
-    """Microseconds of event time after which nothing of an input is left in the state; None: it depends on what comes.
+    """Microseconds of event time after which an input has left the state; None: it depends on later input.
 
-    Count windows forget when enough has come for each group of theirs, which may be never.
+    A count window evicts a tuple only when enough others of its group have arrived, which may be never.
     """
     if not any(spec.stateful):
         return 0

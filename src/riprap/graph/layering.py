@@ -1,4 +1,4 @@
-"""Layers for a directed graph: which column every vertex stands in, and in which order within it.
+"""Assigns the vertices of a directed graph to layers, and orders each layer.
 
 Vertices are numbers. An edge that crosses a layer gets a *bend* there, an item like a vertex, so that edges never
 run through vertices: items `0 … count - 1` are the vertices, later ones the bends.
@@ -14,8 +14,8 @@ from itertools import pairwise
 class Layering:
     order: list[list[int]]  # items of every layer, top to bottom
     links: list[list[tuple[int, int]]]  # between layer k and layer k + 1
-    bends: list[list[int]]  # of every edge, one per layer it crosses; empty for edges that lead back
-    is_back: list[bool]  # whether an edge leads back (to an earlier layer or to its own source)
+    bends: list[list[int]]  # of every edge, one per layer it crosses; empty for back edges
+    is_back: list[bool]  # whether an edge is a back edge (to an earlier layer or to its own source)
 
 
 def layering(count: int, edges: Sequence[tuple[int, int]], step: int) -> Layering:
@@ -60,7 +60,7 @@ def nearest_in_order(wanted: Sequence[float], gaps: Sequence[float]) -> list[flo
 
 
 def _back_edges(count: int, edges: Sequence[tuple[int, int]]) -> list[bool]:
-    """Edges whose removal leaves no cycle: those that close one in a depth-first search from the first vertices."""
+    """Edges whose removal leaves no cycle: the back edges of a depth-first search from the first vertices."""
     leaving: list[list[int]] = [[] for _ in range(count)]
     entered = [False] * count
     for i, (source, target) in enumerate(edges):
@@ -90,7 +90,7 @@ def _back_edges(count: int, edges: Sequence[tuple[int, int]]) -> list[bool]:
 
 
 def _ranks(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """Longest path from a source; sources then move right, up against what they feed."""
+    """The longest path from a source; sources then move right, next to their consumers."""
     before: list[list[int]] = [[] for _ in range(count)]
     after: list[list[int]] = [[] for _ in range(count)]
     for source, target in edges:
@@ -111,7 +111,7 @@ def _ranks(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _least_crossings(layers: list[list[int]], links: list[list[tuple[int, int]]], items: int) -> list[list[int]]:
-    """Orders by barycentres, sweeping both ways until it stops helping; the best order seen."""
+    """The best order found by the barycentre heuristic, sweeping in both directions until it stops improving."""
     before: list[list[int]] = [[] for _ in range(items)]
     after: list[list[int]] = [[] for _ in range(items)]
     for between in links:

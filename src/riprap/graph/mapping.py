@@ -1,8 +1,8 @@
 """Mapping files: which value of a column goes to which output of a split.
 
 A text file with a line per value: the value, a comma, and the number of the output, counted from 0. Empty lines and
-lines that begin with # do not count; a value with a comma or a quote in it is written as in CSV. The file is read when
-the graph is built, and what it says is part of the graph: a changed file is another app.
+lines that start with # are ignored; a value with a comma or a quote is written as in CSV. The file is read when the
+graph is built, and its contents are part of the graph: a changed file makes a different app.
 """
 
 import csv
@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"\s*[0-9]{1,9}\s*$")
 
 
 def routes_of(name: str, by: str, type_: pa.DataType, path: str | PathLike[str]) -> tuple[Expression, ...]:
-    """A condition per output: that the column has one of the values that the file sends there."""
+    """One condition per output: the column has one of the values that the file maps to it."""
     try:
         text = read_text(str(path), "mapping", kind=GraphError)
     except GraphError as error:
@@ -36,7 +36,7 @@ def routes_of(name: str, by: str, type_: pa.DataType, path: str | PathLike[str])
         if output >= MOST_OUTPUTS:
             raise GraphError(f"{where} sends {value!r} to output {output}; there are {MOST_OUTPUTS} at most, from 0")
         if seen.setdefault(value, output) != output:
-            raise GraphError(f"{where} sends {value!r} to output {output}, and a line before it to {seen[value]}")
+            raise GraphError(f"{where} sends {value!r} to output {output}, and an earlier line to {seen[value]}")
         outputs.setdefault(output, []).append(value)
     if not outputs:
         raise GraphError(f"operator {name}: mapping {path} has no lines; write a value and its output, as in IBM,0")

@@ -2,14 +2,14 @@
 
 A key has four parts, compared in this order:
 
-    _ts   timestamp('us', 'UTC')  event time; never falls within a source
-    _src  int32                   rank of the source; TIMER for what a time boundary triggers
+    _ts   timestamp('us', 'UTC')  event time; never decreases within a source
+    _src  int32                   rank of the source; TIMER for output that a time boundary triggers
     _seq  int64                   strictly ascending within its source; the boundary's number for TIMER
     _n    int64                   emission index among outputs that share (_ts, _src, _seq);
-                                  the hash of the group (63 bits) where groups speak together
+                                  the hash of the group (63 bits) if several groups emit together
 
-A part that is constant in a stream is not a column of it. `KeyShape` says, for one stream, which parts are columns and
-what the constants are. It follows from the graph alone (see `operator specifications`).
+A part that is constant in a stream is not a column of it. `KeyShape` specifies, for one stream, which parts are columns
+and the values of the constants. It depends only on the graph (see the operator specifications).
 """
 
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ TS, SRC, SEQ, N = "_ts", "_src", "_seq", "_n"
 KEY_COLUMNS = (TS, SRC, SEQ, N)
 
 # Rank of the virtual source of time boundaries. It sorts before every real source, because a boundary at time t
-# closes windows that end before t: it comes before any tuple whose _ts is t.
+# closes windows that end before t: it precedes every tuple whose _ts is t.
 TIMER = -1
 
 TS_TYPE = pa.timestamp("us", "UTC")
 
 
 class OrderKey(NamedTuple):
-    """One key, as plain integers; compares as rows are ordered. A part that nobody knows or needs is 0."""
+    """One key, as plain integers; keys compare in row order. An unknown or unneeded part is 0."""
 
     ts: int  # microseconds since 1970-01-01 UTC
     src: int = 0
@@ -37,7 +37,7 @@ class OrderKey(NamedTuple):
     n: int = 0
 
 
-# Beyond every real key: the progress of a stream that has ended, and the position before one that has not begun.
+# Beyond all real keys: the watermark of a stream that has ended, and of one that has not started.
 END_KEY = OrderKey(2**63 - 1, 2**31 - 1, 2**63 - 1, 2**63 - 1)
 START_KEY = OrderKey(-(2**63), -(2**31), -(2**63), 0)
 
@@ -59,10 +59,10 @@ def just_after(key: OrderKey) -> OrderKey:
 class KeyShape:
     """Which parts of the order key are columns of a stream."""
 
-    src: int | None  # the constant rank, or None where _src is a column
-    n: bool  # True where _n is a column; else it is 0
-    origins: frozenset[int]  # ranks that keys of this stream may have: equal keys on two streams need a common one
-    marks: frozenset[int | None] = frozenset()  # ranks of punctuations (`mark_keys`); None: in the order of no `_seq`
+    src: int | None  # the constant rank; None: _src is a column
+    n: bool  # whether _n is a column; else it is 0
+    origins: frozenset[int]  # ranks of keys in this stream: two streams can have equal keys only with a common one
+    marks: frozenset[int | None] = frozenset()  # ranks of punctuations (`mark_keys`); None: no `_seq` orders them
 
     @property
     def fields(self) -> list[pa.Field]:
@@ -80,7 +80,7 @@ def source_shape(rank: int) -> KeyShape:
 
 
 def joined_shape(shapes: list[KeyShape], *, n: bool) -> KeyShape:
-    """The shape of a stream whose tuples take their keys from tuples of any of `shapes`."""
+    """The shape of a stream whose tuples have keys of tuples of any of `shapes`."""
     ranks = {shape.src for shape in shapes}
     return KeyShape(
         src=ranks.pop() if len(ranks) == 1 else None,
@@ -91,7 +91,7 @@ def joined_shape(shapes: list[KeyShape], *, n: bool) -> KeyShape:
 
 
 def joined_marks(shapes: Sequence[KeyShape]) -> frozenset[int | None]:
-    """Ranks of punctuations where those of all these streams pass."""
+    """The ranks of the punctuations of all these streams."""
     return frozenset().union(*(shape.marks for shape in shapes))
 
 
@@ -106,10 +106,10 @@ def overlapping(shapes: list[KeyShape]) -> bool:
 
 
 def physical_schema(schema: pa.Schema, shape: KeyShape) -> pa.Schema:
-    """What a batch of the stream looks like: the user's columns, then the key."""
+    """The schema of a batch of the stream: the user's columns, then the key."""
     return pa.schema([*schema, *shape.fields])
 
 
 def visible_schema(schema: pa.Schema) -> pa.Schema:
-    """What an expression may refer to: the user's columns, and the event time and number of the tuple."""
+    """The columns that an expression may refer to: the user's, and the event time and number of the tuple."""
     return pa.schema([*schema, pa.field(TS, TS_TYPE, nullable=False), pa.field(SEQ, pa.int64(), nullable=False)])

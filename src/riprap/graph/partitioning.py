@@ -1,9 +1,9 @@
-"""Dividing an app by key: which columns of its sources keep everything that belongs together in one place.
+"""Partitions an app by key: finds the source columns by which its input can be divided.
 
-Every stateful operator divides its state by columns. Where all of these columns come unchanged from columns of the
-sources, and all operators agree on at least one of them, each partition of the sources by those columns can run on its
-own: the outputs together are the outputs of the whole. Otherwise the app runs in one place, and `reason` says which
-operator is why.
+Every stateful operator divides its state by columns. If all of these are copies of source columns, and all operators
+agree on at least one of them, the sources can be partitioned by those columns and each partition can run separately:
+the union of the outputs is the output of the whole app. Otherwise the app runs as one partition, and `reason` names
+the operator that requires it.
 """
 
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ Lineage = dict[str, frozenset[Origin]]
 
 @dataclass(frozen=True)
 class KeyPartitioning:
-    """`columns` by source: None where any division will do, () where there must be none."""
+    """`columns` by source; None: any partitioning is correct; (): the app cannot be partitioned."""
 
     columns: dict[str, tuple[str, ...] | None]
-    reason: str  # in words, for people
+    reason: str  # for people
 
     @property
     def divisible(self) -> bool:
@@ -34,7 +34,7 @@ class KeyPartitioning:
 def key_partitioning(graph: Graph) -> KeyPartitioning:
     sources = [source.name for source in graph.sources]
     if graph.cyclic:
-        return _undivided(sources, "what goes round a cycle may meet any tuple")
+        return _undivided(sources, "a tuple on a cycle may meet any other tuple")
     lineage = lineage_of(graph)
     same = _Classes()
     for columns in lineage.values():
@@ -64,17 +64,17 @@ def key_partitioning(graph: Graph) -> KeyPartitioning:
             keyed.append(spec.name)
             agreed = classes if agreed is None else agreed & classes
             if not agreed:
-                return _undivided(sources, f"{spec.name} groups by other columns than {keyed[0]}")
+                return _undivided(sources, f"{spec.name} and {keyed[0]} group by different columns")
     if agreed is None:
-        return KeyPartitioning(dict.fromkeys(sources), "no operator has state, so any division will do")
-    chosen: dict[str, tuple[str, ...] | None] = {}
+        return KeyPartitioning(dict.fromkeys(sources), "no operator has state, so any partitioning is correct")
+    by_source: dict[str, tuple[str, ...] | None] = {}
     for source in graph.sources:
-        own = [[c for s, c in same.members(cls) if s == source.name] for cls in sorted(agreed)]
-        if any(len(columns) != 1 for columns in own):
-            return _undivided(sources, f"the operators' keys do not lead back to one column of source {source.name}")
-        chosen[source.name] = tuple(columns[0] for columns in own)
-    names = sorted({", ".join(columns or ()) for columns in chosen.values()})
-    return KeyPartitioning(chosen, f"{', '.join(dict.fromkeys(keyed))} keep their state by {' and '.join(names)}")
+        candidates = [[c for s, c in same.members(cls) if s == source.name] for cls in sorted(agreed)]
+        if any(len(columns) != 1 for columns in candidates):
+            return _undivided(sources, f"the operators' keys do not come from one column of source {source.name}")
+        by_source[source.name] = tuple(columns[0] for columns in candidates)
+    names = sorted({", ".join(columns or ()) for columns in by_source.values()})
+    return KeyPartitioning(by_source, f"{', '.join(dict.fromkeys(keyed))} divide their state by {' and '.join(names)}")
 
 
 def _undivided(sources: list[str], reason: str) -> KeyPartitioning:
@@ -84,14 +84,14 @@ def _undivided(sources: list[str], reason: str) -> KeyPartitioning:
 def _depends_on_others(graph: Graph, spec: OperatorSpec) -> bool:
     """Whether a keyed operator's output for one key depends on tuples of others."""
     if isinstance(spec, Aggregate) and isinstance(spec.window, Punctuated):
-        return True  # a punctuation is one tuple's doing and closes every group's window
-    # Numbering what one time boundary triggers counts over all keys.
+        return True  # one tuple causes a punctuation, which closes the windows of all groups
+    # Outputs with one time boundary as their trigger are numbered over all keys.
     timed = any(TIMER in shape.origins for shape in graph.input_shapes(spec.name))
     return timed and isinstance(spec, Join) and spec.renumbers(graph.input_shapes(spec.name))
 
 
 def _feeding(graph: Graph, name: str) -> set[str]:
-    """Sources whose tuples may reach an operator."""
+    """The sources upstream of an operator."""
     return {source.name for source in graph.sources if name in graph.reachable(source.name)}
 
 
@@ -117,7 +117,7 @@ def _passed(spec: OperatorSpec, inputs: list[Lineage]) -> Lineage:
         for left, right in spec.on:
             if left in inputs[0] and right in inputs[1]:
                 pairs[left] = pairs[right] = inputs[0][left] | inputs[1][right]
-        # What is null where nothing matched is no copy; a column of both comes from the tuple that arrived.
+        # A column that is null without a match is not a copy; a shared column comes from the arriving tuple.
         shared = {left for left, right in spec.on if left == right}
         for port in (0, 1):
             if spec.outer(1 - port):
@@ -146,7 +146,7 @@ def _renamed(columns: Lineage, projections: tuple[tuple[str, object], ...] | Non
 
 
 class _Classes:
-    """Which source columns hold the same value in tuples that belong together."""
+    """Equivalence classes of source columns that have equal values in matching tuples (union-find)."""
 
     def __init__(self) -> None:
         self._parent: dict[Origin, Origin] = {}

@@ -1,4 +1,4 @@
-"""A graph as nodes and edges to draw."""
+"""Converts a stream graph into nodes and edges for drawing."""
 
 from riprap.graph.drawing import Edge, Node, Shape
 from riprap.graph.graph import Graph
@@ -6,11 +6,11 @@ from riprap.graph.specs import Sink, Source
 
 
 def picture(graph: Graph) -> tuple[list[Node], list[Edge]]:
-    """Every operator with what it does; persistent streams are dashed."""
+    """Every operator with its description; persistent streams are dashed."""
     nodes = []
     for spec in graph:
         shape: Shape = "source" if isinstance(spec, Source) else "sink" if isinstance(spec, Sink) else "box"
-        kept = [f"{field.name} {field.type}" for port in range(spec.outputs) for field in graph.schema(spec.name, port)]
+        columns = [f"{f.name} {f.type}" for port in range(spec.outputs) for f in graph.schema(spec.name, port)]
         protection = spec.annotations.describe()
         nodes.append(
             Node(
@@ -19,7 +19,7 @@ def picture(graph: Graph) -> tuple[list[Node], list[Edge]]:
                 sublabel=_short(spec.describe()) if shape == "box" else "",
                 shape=shape,
                 badge=protection[0] if protection else "",
-                tooltip="\n".join([spec.kind, *protection, *kept]),
+                tooltip="\n".join([spec.kind, *protection, *columns]),
             )
         )
     edges = []

@@ -1,16 +1,16 @@
-"""How far damage reaches: which output may be wrong when an operator has missed, or lost from its state, some input.
+"""The effect of lost input: which output may be wrong when an operator missed input or lost it from its state.
 
-Damage is a *span* of event time. A span at an operator says that input of these times may be missing, late or no longer
-in its state; the span at a sink says that every row of it that differs from a run without faults has a time in there.
-What an operator makes of a span depends on how long it remembers a tuple:
+Damage is a *span* of event time. A span at an operator means that input of these times may be missing, late or lost
+from its state; the span at a sink contains the times of all rows that differ from a run without faults. How an
+operator extends a span depends on how long it retains a tuple:
 
-    nothing remembered               functor, split, union, punctor: the same span; a delay moves it
-    time(w), speaking by time        until + w: the last window that a missing tuple belongs to
-    time(w), speaking at each tuple  until + w
-    time(w) in a join                until + w, the longer of both ports
-    count(1), speaking by time(s)    until + s
-    anything else                    to the end: a count or session window heals by tuples that nobody foresees, a
-                                     running value and a barrier never
+    no state                        functor, split, union, punctor: the same span; a delay moves it
+    time(w), emitting by time       until + w: the last window that a missing tuple belongs to
+    time(w), emitting at each tuple until + w
+    time(w) in a join               until + w, the longer of both ports
+    count(1), emitting by time(s)   until + s
+    anything else                   to the end: a count or session window recovers after an unpredictable number of
+                                    tuples; a state variable and a barrier never do
 
     >>> app = App("sums")
     >>> sums = app.source("In", "k string, x long").aggregate("sum(x) AS x", window=time("5s"), by="k", name="Sums")
@@ -46,36 +46,36 @@ class Span(NamedTuple):
 
 
 def joined_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """The same times in spans that do not touch, ascending."""
-    found: list[Span] = []
+    """The union of the spans as disjoint spans, ascending."""
+    disjoint: list[Span] = []
     for span in sorted(spans):
-        if found and span.since <= found[-1].until:
-            found[-1] = found[-1].joined(span)
+        if disjoint and span.since <= disjoint[-1].until:
+            disjoint[-1] = disjoint[-1].joined(span)
         else:
-            found.append(span)
-    return tuple(found)
+            disjoint.append(span)
+    return tuple(disjoint)
 
 
-def reach(graph: Graph, hurt: Mapping[str, Span]) -> dict[str, Span]:
-    """By operator: the span of its output that may be wrong. `hurt` is by operator, of its input or state."""
+def reach(graph: Graph, damage: Mapping[str, Span]) -> dict[str, Span]:
+    """By operator: the span of its output that may be wrong. `damage`: by operator, of its input or state."""
     cycling = {name for part in cyclic_parts(graph) for name in part}
-    found: dict[str, Span] = {}
+    affected: dict[str, Span] = {}
     changed = True
-    while changed:  # more than once where a cycle leads back
+    while changed:  # a cycle needs more than one pass
         changed = False
         for name in graph.order:
-            span = hurt.get(name)
+            span = damage.get(name)
             for stream in graph.inputs(name):
-                if stream.source in found:
-                    span = _later(found[stream.source], stream.delay).joined(span)
+                if stream.source in affected:
+                    span = _later(affected[stream.source], stream.delay).joined(span)
             if span is None:
                 continue
             span = _through(graph[name], span)
             if name in cycling:
                 span = Span(span.since, END)
-            if found.get(name) != span:
-                found[name], changed = span, True
-    return found
+            if affected.get(name) != span:
+                affected[name], changed = span, True
+    return affected
 
 
 def _later(span: Span, delay: int) -> Span:
@@ -83,26 +83,26 @@ def _later(span: Span, delay: int) -> Span:
 
 
 def _through(spec: OperatorSpec, span: Span) -> Span:
-    """What an operator makes of damage to its input."""
+    """The span of wrong output for a span of damaged input."""
     if isinstance(spec, Delay):
         return _later(span, spec.delay)
     if isinstance(spec, Sort) and spec.window != Count(1):
-        # At the end it speaks under the key of its latest tuple: without the lost ones that may be an earlier one.
+        # At the end it emits with the key of its latest tuple: if that was lost, with an earlier key.
         back = spec.window.size if isinstance(spec.window, Time) else None
         span = Span(BEGINNING if back is None or span.since == BEGINNING else span.since - back, span.until)
-    remembered = memory(spec)
-    return Span(span.since, END) if remembered is None else Span(span.since, _later(span, remembered).until)
+    retained = memory(spec)
+    return Span(span.since, END) if retained is None else Span(span.since, _later(span, retained).until)
 
 
 def memory(spec: OperatorSpec) -> int | None:
-    """For how much event time after a tuple, at most, it can change output; None: nobody can say, or for ever."""
+    """The event time after a tuple during which it can affect output; None: not bounded."""
     if isinstance(spec, Aggregate):
         return _aggregated(spec)
     if isinstance(spec, Join):
-        kept = [_kept(window) for window in spec.windows]
-        return None if None in kept else max(size for size in kept if size is not None)
+        sizes = [_time_size(window) for window in spec.windows]
+        return None if None in sizes else max(size for size in sizes if size is not None)
     if isinstance(spec, Sort):
-        return 0 if spec.window == Count(1) else _kept(spec.window)
+        return 0 if spec.window == Count(1) else _time_size(spec.window)
     if isinstance(spec, Scan | Barrier) or (isinstance(spec, UserDefined) and any(spec.stateful)):
         return None
     return 0
@@ -116,11 +116,11 @@ def _aggregated(spec: Aggregate) -> int | None:
             return 0
         case Count(1), Time(every):
             return every
-    return None  # which tuple is the k-th has shifted, or a session goes on
+    return None  # another tuple may be the k-th, or a session may continue
 
 
-def _kept(window: Window) -> int | None:
-    """How long a tuple stays in a window that takes it out by its time."""
+def _time_size(window: Window) -> int | None:
+    """How long a tuple stays in a time window."""
     if isinstance(window, Zero):
         return 0
     return window.size if isinstance(window, Time) else None

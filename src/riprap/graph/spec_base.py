@@ -1,8 +1,8 @@
-"""What every operator specification has in common.
+"""The base class of operator specifications.
 
-A specification answers what the graph has to know before anything runs: how many ports it has, the schema and
-the key shape of each output for given inputs, which input ports are stateful and by which key their state is
-divided, and which input columns a set of output columns needs.
+A specification has what the graph needs before anything runs: the number of ports, the schema and the key shape of each
+output for given inputs, which input ports are stateful and by which key their state is divided, and which input columns
+a set of output columns needs.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ PartitionKey = tuple[str, ...] | None  # None: any tuple to any shard; (): all t
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorSpec:
-    """A vertex. Subclasses are the kinds of operators; there are no others."""
+    """A vertex. Its subclasses are all kinds of operators."""
 
     kind: ClassVar[str]
     name: str
@@ -33,17 +33,17 @@ class OperatorSpec:
 
     @property
     def inputs(self) -> int:
-        """How many input ports it has."""
+        """The number of input ports."""
         return 1
 
     @property
     def outputs(self) -> int:
-        """How many output ports it has."""
+        """The number of output ports."""
         return 1
 
     @property
     def stateful(self) -> tuple[bool, ...]:
-        """For each input port, whether what arrives there is remembered."""
+        """For each input port, whether its tuples become state."""
         return (False,) * self.inputs
 
     @property
@@ -58,16 +58,16 @@ class OperatorSpec:
 
     @property
     def tolerates_loss(self) -> bool:
-        """Whether it goes on making sense when input tuples are lost (a barrier does not: it pairs wrongly)."""
+        """Whether its output stays useful when input tuples are lost (a barrier's does not: it pairs wrong tuples)."""
         return True
 
     @property
     def windows(self) -> tuple[Window, ...]:
-        """The window of each input port, Zero where nothing is remembered."""
+        """The window of each input port; Zero: no state."""
         return (Zero(),) * self.inputs
 
     def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
-        """The user's columns of each output; raises GraphError for inputs that do not fit."""
+        """The user's columns of each output; raises `GraphError` for invalid inputs."""
         raise NotImplementedError
 
     def output_shapes(self, inputs: tuple[KeyShape, ...]) -> tuple[KeyShape, ...]:
@@ -93,7 +93,7 @@ class OperatorSpec:
         bound = self.bind(expression, schema)
         if not pa.types.is_boolean(bound.type):
             raise GraphError(
-                f"operator {self.name}: {expression.text!r} is {bound.type}, and a condition has to be true or false"
+                f"operator {self.name}: {expression.text!r} is {bound.type}, and a condition has to be boolean"
             )
         return bound
 
@@ -106,12 +106,12 @@ class OperatorSpec:
 
 
 def user_columns(expression: Expression) -> Columns:
-    """The columns an expression reads, without the order key, which is always there."""
+    """The columns that an expression reads, without the order key, which every stream has."""
     return frozenset(name for name in expression.columns if not is_key(name))
 
 
 def projected_schema(spec: OperatorSpec, projections: Sequence[tuple[str, Expression]], schema: pa.Schema) -> pa.Schema:
-    """The schema that named expressions over `schema` give."""
+    """The schema of named expressions over `schema`."""
     fields: list[pa.Field] = []
     for name, expression in projections:
         if is_key(name):

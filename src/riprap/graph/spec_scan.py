@@ -13,7 +13,7 @@ from riprap.graph.windows import Count, Window
 
 
 class StateVariable(NamedTuple):
-    """A value that a functor keeps for each group: what it is at first, and what it becomes with each tuple."""
+    """A state variable of a functor, with a value per group: its initial value, and its update per tuple."""
 
     name: str
     initial: Expression  # of constants
@@ -22,14 +22,14 @@ class StateVariable(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Scan(OperatorSpec):
-    """A functor with state variables, per group of equal `by` columns or for everything.
+    """A functor with state variables, per group of equal `by` columns, or one set for all tuples.
 
-    Every tuple updates the variables of its group, one after the other in the order in which they were declared: an
-    update sees the new values of those before it, and the old values of itself and of those after it. Then `predicate`
-    and `projections`, as those of a functor, see the tuple and the variables after the update. A tuple for which the
-    predicate is not true has updated them too. Without projections the variables follow the tuple's columns.
+    Every tuple updates the variables of its group, one by one in declaration order: an update sees the new values of
+    the variables before it, and the old values of itself and of those after it. Then `predicate` and `projections`,
+    like those of a functor, see the tuple and the updated variables. A tuple that the predicate rejects updates them
+    too. Without projections the variables follow the tuple's columns.
 
-    Keeps each tuple's order key. Punctuation passes.
+    The order key of each tuple is unchanged. Punctuations pass.
     """
 
     kind: ClassVar[str] = "functor with state"
@@ -48,19 +48,19 @@ class Scan(OperatorSpec):
 
     @property
     def windows(self) -> tuple[Window, ...]:
-        return (Count(1),)  # of the variables: what they became with the latest tuple
+        return (Count(1),)  # of the variables: their values after the latest tuple
 
     def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
         self._columns_exist(self.by, inputs[0], "group-by")
         if not self.variables:
-            raise GraphError(f"operator {self.name}: it has no state variable; use select or map where none is needed")
+            raise GraphError(f"operator {self.name}: it has no state variable; use select or map if none is needed")
         seen = self.seen(inputs[0])
         for variable, field in zip(self.variables, list(seen)[len(inputs[0]) :], strict=True):
-            found = self.bind(variable.update, seen).type
-            if found != field.type:
+            updated = self.bind(variable.update, seen).type
+            if updated != field.type:
                 raise GraphError(
-                    f"operator {self.name}: state variable {variable.name} begins as {field.type} and becomes {found} "
-                    f"with {variable.update.text!r}; cast one of them"
+                    f"operator {self.name}: state variable {variable.name} is initially {field.type}, and its update "
+                    f"{variable.update.text!r} is {updated}; cast one of them"
                 )
         if self.predicate is not None:
             self._predicate(self.predicate, seen)
@@ -78,13 +78,13 @@ class Scan(OperatorSpec):
                 )
             if initial.columns:
                 raise GraphError(
-                    f"operator {self.name}: state variable {name} begins with {initial.text!r}, which reads a column; "
-                    "begin with a constant, and let its update read columns"
+                    f"operator {self.name}: the initial value {initial.text!r} of state variable {name} reads a "
+                    "column; use a constant, and read columns in its update"
                 )
             type_ = self.bind(initial, pa.schema([])).type
             if pa.types.is_null(type_):
                 raise GraphError(
-                    f"operator {self.name}: state variable {name} begins with null; give it a type with CAST"
+                    f"operator {self.name}: state variable {name} is initially null; give it a type with CAST"
                 )
             fields.append(pa.field(name, type_))
         return pa.schema(fields)

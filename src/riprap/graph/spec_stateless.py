@@ -16,13 +16,13 @@ from riprap.graph.spec_base import Columns, OperatorSpec, PartitionKey, projecte
 
 @dataclass(frozen=True, kw_only=True)
 class Source(OperatorSpec):
-    """Where tuples enter. It emits what it is given, in order.
+    """Where tuples enter. It emits its input, in order.
 
-    `rank` orders sources of one app. `time` names the column that becomes `_ts` where the input has no `_ts`; the
-    order of rows becomes `_seq` where it has no `_seq`.
+    `rank` orders the sources of one app. `time` names the column that becomes `_ts` if the input has no `_ts`; the
+    order of rows becomes `_seq` if it has no `_seq`.
 
-    `lateness`: rows may come up to so many microseconds of event time after one with a later time. They are sorted, and
-    numbered in that order; later ones are left out and counted (`riprap.engine.lateness`).
+    `lateness`: the watermark delay in microseconds. Rows within it are sorted, and numbered in that order; later rows
+    are dropped and counted (`riprap.engine.lateness`).
     """
 
     kind: ClassVar[str] = "source"
@@ -55,7 +55,7 @@ class Source(OperatorSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class Sink(OperatorSpec):
-    """Where tuples leave. It hands on tuples in order, with the whole order key; punctuation ends here."""
+    """Where tuples leave. It outputs tuples in order, with the whole order key; punctuations end here."""
 
     kind: ClassVar[str] = "sink"
 
@@ -69,11 +69,11 @@ class Sink(OperatorSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class Functor(OperatorSpec):
-    """Filter, project, map, rename: a condition, then columns. Keeps each tuple's order key.
+    """Filter, project, map, rename: a condition, then columns. The order key of each tuple is unchanged.
 
-    A tuple whose `predicate` is true gives one output with the columns of `projections`, in their order; one whose
-    predicate is false or null gives none. Without a predicate every tuple passes; without projections the columns
-    stay as they are. Punctuation passes.
+    A tuple whose `predicate` is true emits one output with the columns of `projections`, in their order; one whose
+    predicate is false or null emits none. Without a predicate every tuple passes; without projections the columns are
+    unchanged. Punctuations pass.
     """
 
     kind: ClassVar[str] = "functor"
@@ -104,9 +104,9 @@ class Functor(OperatorSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class Punctor(OperatorSpec):
-    """Passes every tuple on, and a punctuation after, or `before`, each one for which `predicate` is true.
+    """Passes every tuple, and emits a punctuation after, or `before`, each one for which `predicate` is true.
 
-    A punctuation after a tuple has its key; one before it has the key just below it, under which there is no tuple.
+    A punctuation after a tuple has its key; one before it has the key just below it, which no tuple has.
     """
 
     kind: ClassVar[str] = "punctor"
@@ -131,10 +131,10 @@ class Punctor(OperatorSpec):
 class Split(OperatorSpec):
     """Sends each tuple to the output port of the first of `routes` that is true for it.
 
-    `by` is set where the routes were read from a mapping file: each says that this column has one of some values.
+    `by`: the column, if the routes were read from a mapping file: each route is a set of its values.
 
-    With `otherwise` there is one more port, for tuples for which none is; without it they are dropped. Keeps the order
-    key. Punctuation goes to every port.
+    `otherwise` adds a port for tuples for which no route is true; without it they are dropped. The order key is
+    unchanged. Punctuations go to every port.
     """
 
     kind: ClassVar[str] = "split"
@@ -165,9 +165,9 @@ class Split(OperatorSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class Delay(OperatorSpec):
-    """Passes every tuple on with a later time: `_ts` + `delay`; the other parts of its key stay as they are.
+    """Passes every tuple with a later time: `_ts` + `delay`; the other parts of its key are unchanged.
 
-    It holds nothing itself: what is downstream takes a tuple when its new time has come. Punctuation is delayed too.
+    It has no state: downstream operators process a tuple at its new time. Punctuations are delayed too.
     """
 
     kind: ClassVar[str] = "delay"
@@ -177,7 +177,8 @@ class Delay(OperatorSpec):
         return inputs
 
     def output_shapes(self, inputs: tuple[KeyShape, ...]) -> tuple[KeyShape, ...]:
-        # The rank is a column: a constant one says that tuples come in the order of their `_seq`, also beside others.
+        # The rank must be a column: a constant rank means that `_seq` orders tuples, also in a merge with other
+        # streams.
         marks = inputs[0].marks
         return (replace(inputs[0], src=None, marks=marks | {None} if marks else marks),)
 
@@ -190,9 +191,9 @@ class Delay(OperatorSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class Union(OperatorSpec):
-    """Passes every tuple of every port on, merged by order key, lower ports first among equal keys.
+    """Passes every tuple of every port, merged by order key, lower ports first among equal keys.
 
-    Keeps the order key; where two ports can carry the same one, `_n` numbers them. Punctuation passes.
+    The order key is unchanged; if two ports can have the same key, `_n` numbers the tuples. Punctuations pass.
     """
 
     kind: ClassVar[str] = "union"
@@ -208,7 +209,7 @@ class Union(OperatorSpec):
             if [(f.name, f.type) for f in schema] != [(f.name, f.type) for f in first]:
                 raise GraphError(
                     f"operator {self.name}: input {port} has columns ({_columns(schema)}) "
-                    f"and input 0 has ({_columns(first)}); a union needs the same"
+                    f"and input 0 has ({_columns(first)}); a union needs the same columns"
                 )
         nullable = [any(schema.field(f.name).nullable for schema in inputs) for f in first]
         return (pa.schema([f.with_nullable(null) for f, null in zip(first, nullable, strict=True)]),)
@@ -225,9 +226,9 @@ class Union(OperatorSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class UserDefined(OperatorSpec):
-    """An operator that the user wrote: a class on batches (`riprap.operators.UserOperator`) with the given options.
+    """A user-defined operator: a class that processes batches (`riprap.operators.UserOperator`), with options.
 
-    `factory(**options)` makes a fresh one. What the graph has to know about it is declared on the class; see there.
+    `factory(**options)` creates an instance. The class declares what the graph needs to know; see there.
     """
 
     kind: ClassVar[str] = "user-defined"

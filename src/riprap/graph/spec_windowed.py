@@ -19,31 +19,31 @@ HOWS = ("inner", "left", "right", "full")
 
 @dataclass(frozen=True, kw_only=True)
 class Aggregate(OperatorSpec):
-    """Functions over a window, per group of equal `by` columns or over everything.
+    """Functions over a window, per group of equal `by` columns or over all tuples.
 
-    Every tuple enters its group's window. When the operator speaks, it gives the `by` columns and one column per call.
+    Every tuple enters its group's window. An output has the `by` columns and one column per call.
 
-    window   every    when it speaks
+    window   every    when it emits
     count(n) count(k) at every k-th tuple of the group, over the group's n most recent tuples, this one included.
     time(w)  count(k) at every k-th tuple of the group, over the group's tuples with time > now − w.
     count(n) time(s)  at every multiple of s since 1970, for each group that had a tuple since the last one, over the
                       group's n most recent tuples.
     time(w)  time(s)  at every multiple b of s, for each group that has any, over its tuples with b − w <= time < b.
     punctuated()      at a punctuation, for each group that had a tuple since the last one, over those tuples.
-    session_window(g) at the time of the group's last tuple + g, over its tuples since the session before; a tuple at
-                      that time or later begins the next session.
+    session_window(g) at the time of the group's last tuple + g, over its tuples since the previous session; a tuple at
+                      that time or later starts the next session.
 
-    The time of a tuple is the greatest _ts that has arrived so far, its own included. That is its own _ts, but for a
-    tuple that comes late, as only a jitter upstream can make it: such a tuple counts as of now.
+    The time of a tuple is the greatest _ts so far, including its own. It differs from its own _ts only for a late
+    tuple, which needs a jitter upstream: such a tuple counts as of now.
 
-    `every` omitted means `every` = `window`: tumbling, and the window is empty afterwards. `partial=False` (count
-    windows only) speaks only over full windows. A boundary b speaks as soon as nothing before b can follow: before the
-    first tuple with _ts >= b, or on progress. At the end of the stream windows that time would close are closed;
-    count and punctuated windows that are not complete are dropped.
+    The default of `every` is `window`: a tumbling window, which is empty afterwards. `partial=False` (count windows
+    only) emits only full windows. A boundary b emits as soon as nothing before b can follow: before the first tuple
+    with _ts >= b, or on a watermark. At the end of the stream, windows that time would close are closed; incomplete
+    count and punctuated windows are dropped.
 
-    Order key: a tuple's own for count triggers and the punctuation's for punctuated windows; (b, TIMER, b / s) for
-    time triggers, (b, TIMER, b) for a session that ends at b. Groups that speak together are ordered by the hash
-    of their key, which is their `_n`.
+    Order key: the tuple's for count triggers, the punctuation's for punctuated windows; (b, TIMER, b / s) for time
+    triggers, (b, TIMER, b) for a session that ends at b. Groups that emit together are ordered by the hash of their
+    key, which is their `_n`.
     """
 
     kind: ClassVar[str] = "aggregate"
@@ -91,20 +91,20 @@ class Aggregate(OperatorSpec):
     def _check_windows(self) -> None:
         for window in (self.window, self.every):
             if not isinstance(window, Window):
-                raise GraphError(f"operator {self.name}: {window!r} is no window; write one, as in count(5)")
+                raise GraphError(f"operator {self.name}: {window!r} is not a window; write one, as in count(5)")
         if isinstance(self.window, Zero) or isinstance(self.every, Zero):
             raise GraphError(
-                f"operator {self.name}: an aggregate over a window of nothing; use count, time or punctuated"
+                f"operator {self.name}: an aggregate needs a window with tuples; use count, time or punctuated"
             )
         if isinstance(self.window, Punctuated) != isinstance(self.every, Punctuated):
-            raise GraphError(f"operator {self.name}: a punctuated() window speaks at punctuations; leave out every=")
+            raise GraphError(f"operator {self.name}: a punctuated() window emits at punctuations; leave out every=")
         if isinstance(self.window, Time) and isinstance(self.every, Time) and self.every.size > self.window.size:
             raise GraphError(f"operator {self.name}: every {self.every} skips tuples of {self.window}; make it shorter")
         if (isinstance(self.every, Session) or isinstance(self.window, Session)) and not self.tumbling:
-            raise GraphError(f"operator {self.name}: a session_window() speaks when it is over; leave out every=")
+            raise GraphError(f"operator {self.name}: a session_window() emits when it ends; leave out every=")
         if not self.partial and not (isinstance(self.window, Count) and isinstance(self.every, Count)):
             raise GraphError(
-                f"operator {self.name}: partial=False is for count windows that speak by count; "
+                f"operator {self.name}: partial=False is for count windows that emit by count; "
                 f"{self.window} every {self.every} has no full size"
             )
 
@@ -125,24 +125,24 @@ class Aggregate(OperatorSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class Join(OperatorSpec):
-    """Two ports, each with a window; a tuple meets the other port's window when it arrives.
+    """Two ports, each with a window; an arriving tuple is matched with the other port's window.
 
-    On arrival on one port a tuple is matched against the tuples in the window of the other port that have equal `on`
+    A tuple that arrives on one port is matched with the tuples in the window of the other port that have equal `on`
     columns (null equals nothing, NaN equals NaN, -0.0 equals 0.0), oldest first; then it is inserted into its own
-    port's window (a zero() window keeps nothing). Each match for which `predicate` is true gives one output.
+    port's window (a zero() window stores nothing). Each match for which `predicate` is true emits one output.
 
-    `how`: "left" gives an output also for a tuple of the left port that matches nothing when it arrives, with null in
-    place of right's columns; "right" the same for the right port; "full" for both. What comes later does not change
-    what was said: it speaks when it arrives itself.
+    `how`: "left" also emits a tuple of the left port that has no match when it arrives, with nulls for the right
+    columns; "right" does the same for the right port; "full" for both. Later tuples do not retract such an output: they
+    emit when they arrive themselves.
 
-    `per_group` keeps one window per value of the `on` columns; without it the window is over the whole port, where a
-    tuple with a null key takes its place like any other. A time(w) window holds the tuples with _ts > now − w, where
-    now is the greatest _ts delivered to either port so far, the arriving tuple included; it forgets from its oldest
-    end, so that a tuple that came late stays until those before it are gone.
+    `per_group`: one window per value of the `on` columns; without it, one window for the whole port, where a tuple with
+    a null key counts like any other. A time(w) window has the tuples with _ts > now − w, where now is the greatest _ts
+    delivered to either port so far, including the arriving tuple; it evicts from its oldest end, so a late tuple stays
+    until those before it are evicted.
 
-    Output columns: left's, then right's without those `on` columns that have the same name; `projections` over them
-    where given. Order key: the arriving tuple's, with `_n` counting where one arrival can give several outputs.
-    Ports are merged by order key, the left port first among equal keys. Punctuation of both ports passes.
+    Output columns: the left columns, then the right ones without `on` columns of the same name; `projections` over them
+    if given. Order key: the arriving tuple's, with `_n` as a counter if one arrival can emit several outputs. Ports are
+    merged by order key, the left port first among equal keys. Punctuations of both ports pass.
     """
 
     kind: ClassVar[str] = "join"
@@ -159,7 +159,7 @@ class Join(OperatorSpec):
         return 2
 
     def outer(self, port: int) -> bool:
-        """Whether an arrival on `port` that matches nothing gives an output."""
+        """Whether an arrival on `port` without a match emits an output."""
         return self.how in (("left", "full") if port == 0 else ("right", "full"))
 
     @property
@@ -202,13 +202,13 @@ class Join(OperatorSpec):
             if isinstance(window, Punctuated | Session):
                 raise GraphError(f"operator {self.name}: a join's window is count, time or zero; {window} is not")
         if self.how not in HOWS:
-            raise GraphError(f"operator {self.name}: how={self.how!r} is no kind of join; write {', '.join(HOWS)}")
+            raise GraphError(f"operator {self.name}: how={self.how!r} is unknown; write one of {', '.join(HOWS)}")
         if not any(self.stateful):
             raise GraphError(
                 f"operator {self.name}: with two zero() windows nothing ever matches; give one port a window"
             )
         if self.per_group and not self.on:
-            raise GraphError(f"operator {self.name}: windows per group need on= columns; or say per_group=False")
+            raise GraphError(f"operator {self.name}: windows per group need on= columns; or set per_group=False")
         combined = self.combined_schema(inputs)
         if self.predicate is not None:
             self._predicate(self.predicate, combined)
@@ -218,7 +218,7 @@ class Join(OperatorSpec):
         return (projected_schema(self, self.projections, combined),)
 
     def shown_schema(self, inputs: tuple[pa.Schema, ...]) -> pa.Schema:
-        """The columns that `projections` see: null where a tuple of the other port matched nothing."""
+        """The columns that `projections` see: nullable if the other port's tuples are emitted without a match."""
         shared = {left for left, right in self.on if left == right}
         missing = [name for port in (0, 1) if self.outer(1 - port) for name in inputs[port].names]
         return pa.schema([
@@ -227,18 +227,18 @@ class Join(OperatorSpec):
         ])  # fmt: skip
 
     def triggers(self, port: int) -> bool:
-        """Whether an arrival on `port` can give output: the other port remembers something, or none is needed."""
+        """Whether an arrival on `port` can emit: the other port has state, or no match is needed."""
         return self.stateful[1 - port] or self.outer(port)
 
     def single_match(self, port: int) -> bool:
-        """Whether an arrival on `port` meets one tuple at most."""
+        """Whether an arrival on `port` has at most one match."""
         return self.windows[1 - port] in (Count(1), Zero())
 
     def renumbers(self, inputs: tuple[KeyShape, ...]) -> bool:
         """Whether several outputs can share a trigger's key, so that `_n` has to count them."""
-        speaking = [port for port in (0, 1) if self.triggers(port)]
-        single = all(self.single_match(port) for port in speaking)
-        return not single or overlapping([inputs[port] for port in speaking])
+        triggering = [port for port in (0, 1) if self.triggers(port)]
+        single = all(self.single_match(port) for port in triggering)
+        return not single or overlapping([inputs[port] for port in triggering])
 
     def output_shapes(self, inputs: tuple[KeyShape, ...]) -> tuple[KeyShape, ...]:
         shapes = [inputs[port] for port in (0, 1) if self.triggers(port)]
@@ -262,15 +262,15 @@ class Join(OperatorSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class Sort(OperatorSpec):
-    """Collects a window of tuples, gives them out in the order of `by`, then gives out a punctuation.
+    """Collects a window of tuples, emits them in the order of `by`, then emits a punctuation.
 
-    A count(n) window is given out when it has n tuples, a time(w) window at every multiple of w since 1970 (when
-    nothing before it can follow), a punctuated() one at a punctuation only. A punctuation, and the end of the stream,
-    give out what there is with any window; a punctuation that finds nothing passes. Ties keep arrival order; nulls come
-    last, and NaN after all numbers, in either direction.
+    A count(n) window is emitted when it has n tuples, a time(w) window at every multiple of w since 1970 (when nothing
+    before it can follow), a punctuated() window only at a punctuation. A punctuation, and the end of the stream, emit
+    the contents of any window; a punctuation passes if the window is empty. Ties are in arrival order; nulls are last,
+    and NaN after all numbers, in either direction.
 
     Order key: the trigger's (the tuple that filled the window, the boundary, the punctuation; at the end the latest
-    tuple), numbered with `_n`. Until then nothing after that tuple's key is certain, and merges downstream wait.
+    tuple), numbered with `_n`. Until then the watermark stays before that key, and merges downstream wait.
     """
 
     kind: ClassVar[str] = "sort"
@@ -294,7 +294,7 @@ class Sort(OperatorSpec):
         if not self.by:
             raise GraphError(f"operator {self.name}: a sort needs at least one column")
         if isinstance(self.window, Zero):
-            raise GraphError(f"operator {self.name}: a sort of nothing; use count, time or punctuated")
+            raise GraphError(f"operator {self.name}: a sort needs a window with tuples; use count, time or punctuated")
         if isinstance(self.window, Session):
             raise GraphError(
                 f"operator {self.name}: a sort's window is count, time or punctuated; {self.window} is not"
@@ -304,7 +304,7 @@ class Sort(OperatorSpec):
     def output_shapes(self, inputs: tuple[KeyShape, ...]) -> tuple[KeyShape, ...]:
         shape = caused_shape(inputs[0])
         if isinstance(self.window, Time):
-            # The end of the stream and punctuations give out under the key of a tuple.
+            # At the end of the stream and at punctuations, it emits with the key of a tuple.
             shape = joined_shape([KeyShape(src=TIMER, n=True, origins=frozenset((TIMER,))), shape], n=True)
         return (replace(shape, marks=shape.marks | own_marks(shape)),)
 
@@ -317,12 +317,11 @@ class Sort(OperatorSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class Barrier(OperatorSpec):
-    """Pairs streams that belong together: the i-th tuple of each port with the i-th of every other.
+    """Combines the i-th tuples of all ports.
 
-    When every port has a tuple waiting, the oldest of each leave together as one output with all their columns. Order
-    key:
-    that of the tuple that completed the set. Punctuation stops here: it says nothing about the pairs.
-    A lost tuple shifts every later pair, so a barrier does not tolerate loss.
+    When every port has a waiting tuple, the oldest of each are emitted as one output with all their columns. Order key:
+    that of the tuple that completed the set. Punctuations stop here: they do not apply to combined tuples. A lost tuple
+    shifts every later combination, so a barrier does not tolerate loss.
     """
 
     kind: ClassVar[str] = "barrier"

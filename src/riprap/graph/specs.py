@@ -1,7 +1,7 @@
-"""Operator specifications: what each vertex of a graph is, as frozen data, without any code that runs it.
+"""Operator specifications: the vertices of a graph as immutable data, without code that runs them.
 
-The semantics of each operator, tuple by tuple, are written in its docstring; `riprap.operators` implements just that.
-This is the one list of the kinds there are.
+The docstring of each operator defines its semantics, tuple by tuple; `riprap.operators` implements exactly that. This
+module lists all kinds of operators.
 """
 
 from riprap.graph.spec_base import Columns, OperatorSpec, PartitionKey, user_columns

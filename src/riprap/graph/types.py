@@ -1,7 +1,7 @@
 """The column types that streams may have.
 
-A string column is one logical type however it is encoded: `string`, `large_string` and dictionaries of them are the
-same to the graph, and batches of one stream may differ in it.
+A string column has one logical type in all encodings: `string`, `large_string` and dictionaries of them are the same to
+the graph, and batches of one stream may differ in their encoding.
 """
 
 from collections.abc import Iterable, Mapping
@@ -70,7 +70,7 @@ def is_key(name: str) -> bool:
 
 
 def schema_of(given: SchemaLike) -> pa.Schema:
-    """A schema from pyarrow's, a mapping, or text as Spark writes it (`"ticker string, price double not null"`)."""
+    """A schema from pyarrow, a mapping, or text in Spark's syntax (`"ticker string, price double not null"`)."""
     if isinstance(given, pa.Schema):
         schema = given
     elif isinstance(given, str):

@@ -19,7 +19,7 @@ from riprap.base.errors import DataError
 from riprap.engine.engine import Engine, Output
 from riprap.engine.pruning import Wanted
 from riprap.graph.graph import Graph
-from riprap.graph.mark_keys import told_by_row
+from riprap.graph.mark_keys import watermark_of_row
 from riprap.graph.order_keys import OrderKey
 from riprap.operators.build import make_operator
 from riprap.operators.contract import OperatorState, merge_states
@@ -85,7 +85,7 @@ class Heir(Engine):
         """Push all replayed rows, and of the others those that the new shard owns."""
         rows = Views.of(event) if not isinstance(event, Views) else event
         _, port = self._entry(name)
-        last = told_by_row(self._last_key(name, rows))
+        last = watermark_of_row(self._last_key(name, rows))
         until = last if until is None else max(until, last)
         past = min(rows.rows, int(self._past[port]))
         self._past[port] -= past
