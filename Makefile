@@ -32,7 +32,7 @@ soak: install            ## the long tests, and the property tests with new exam
 
 docs: $(VENV)/.docs      ## the documentation as a site that needs no network: out/site/index.html
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	@echo "out/site/index.html"
+	@echo "out/site/index.html; with search: $(BIN)/python -m http.server -d out/site"
 
 $(VENV)/.docs: $(STAMP)
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
