@@ -93,7 +93,7 @@ def test_a_stream_that_readers_ask_for_is_a_tap_of_such_an_element():
     layout = arrange(backups(F=backup() | persist(0)), "auto")
     (pe,) = layout.pes
     assert layout.taps(pe) == ("F→A",)
-    assert layout.outlets(pe) == (sink_channel("Sink"), sink_channel("F→A"))
+    assert layout.all_outputs(pe) == (sink_channel("Sink"), sink_channel("F→A"))
     assert layout.retention(sink_channel("F→A")) == "log"
     assert layout.plan(pe).exact
 

@@ -32,7 +32,7 @@ class ResourceUse:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Spent":
+    def from_json(cls, data: Mapping[str, Any]) -> "ResourceUse":
         return cls(data["seconds"], data["cpu"], data["memory"], data["written"], data["sent"])
 
 

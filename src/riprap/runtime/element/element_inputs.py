@@ -59,9 +59,7 @@ class InputChannel:
         self.is_feedback = False
         self.delivered = Delivered()  # delivered position, if replicas send on it
         self.seen: Seen | None = None  # delivered position, if copies send on it
-        self.delivered_before = (
-            Delivered()
-        )  # position of the previous incarnation, whose items copies send again to this empty one
+        self.delivered_before = Delivered()  # position of the previous incarnation, if this one starts empty
         self.repeated_below = 0  # items below this number were delivered to the previous incarnation
         self.watermark = START_KEY  # that the merge knows of
         self.acknowledged = 0  # items below this number were acknowledged
