@@ -11,6 +11,8 @@ import pytest
 from tests.docs.pages import PAGES, ROOT, snippets
 from tests.docs.test_pages import resolves
 
+from riprap.graph.plan_file import parse_plan
+
 PYTHON = [one for page in PAGES for one in snippets(page, "python")]
 
 
@@ -62,8 +64,10 @@ def introduced() -> dict:
 
 
 @pytest.mark.parametrize("snippet", [one for page in PAGES for one in snippets(page, "toml")], ids=str)
-def test_toml_is_toml(snippet):
-    tomllib.loads(snippet.text)
+def test_toml_is_toml_and_plans_are_plans(snippet):
+    data = tomllib.loads(snippet.text)
+    if data.keys() & {"operators", "ha_groups", "replication"}:
+        parse_plan(snippet.text if "app" in data else f'app = "app"\n{snippet.text}')
 
 
 @pytest.mark.parametrize("snippet", [one for page in PAGES for one in snippets(page, "json")], ids=str)
