@@ -221,7 +221,7 @@ def test_progress_travels_with_its_batch(tmp_path):
 
 def test_mistakes_have_names(tmp_path):
     stream = PersistentStream.create(tmp_path / "s", SCHEMA)
-    with pytest.raises(UsageError, match="is a stream already"):
+    with pytest.raises(UsageError, match="is already a stream"):
         PersistentStream.create(tmp_path / "s", SCHEMA)
     with pytest.raises(UsageError, match="no stream at"):
         PersistentStream.open(tmp_path / "other")

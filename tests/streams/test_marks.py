@@ -158,7 +158,7 @@ def test_sequences_of_marks(tmp_path):
         assert writer.append(batch(0, 2), sequence=1).result().repeated
     sequences = [item.header.sequence for item in stream.read(marks=True)]
     assert sequences == [-1, 1, 2, 2, 2]
-    with pytest.raises(UsageError, match="marks are read from a position"):
+    with pytest.raises(UsageError, match="marks=True allows only from_position"):
         stream.read(marks=True, to_ts=5)
 
 

@@ -109,6 +109,6 @@ def test_a_first_segment_that_nobody_trimmed_is_lost(stream, tmp_path):
     stream.trim(before_position=20)
     assert verify(stream).damage == []
     os.unlink(tmp_path / "s" / segment_name(2))
-    with pytest.raises(Damaged, match="the rows before position 30 are gone, and nobody trimmed them"):
+    with pytest.raises(Damaged, match="the rows before position 30 are missing, and they were not trimmed"):
         PersistentStream.open(tmp_path / "s").require_whole()
     assert len(verify(PersistentStream.open(tmp_path / "s")).damage) == 1

@@ -13,7 +13,7 @@ from stream_data import SCHEMA, batch, table
 from riprap.base.errors import DataError
 from riprap.streams import PersistentStream
 from riprap.streams.segment import read_start, segment_name
-from riprap.streams.spares import MOST
+from riprap.streams.spares import MAX_SPARES
 from riprap.streams.verify import verify
 
 ROWS = 50
@@ -150,7 +150,7 @@ def test_few_files_wait_to_be_written_over(tmp_path):
             writer.append(batch(number * ROWS, ROWS)).result()
         writer.flush()
         stream.trim(before_position=19 * ROWS, discard=writer.discard)
-        assert len(spare_files(tmp_path / "s")) == MOST
+        assert len(spare_files(tmp_path / "s")) == MAX_SPARES
         assert len(stream.catalogue().finished) <= 1
 
 

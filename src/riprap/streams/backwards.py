@@ -1,9 +1,9 @@
-"""Reading a stream's records from the newest to the oldest, as far as somebody wants them.
+"""Reading a stream's records from the newest to the oldest, lazily.
 
-For a producer that has to find its own state again: how much of the log that takes depends on how much state there is,
-not on how long the log is. Goes from index run to index run, last first; within a run forward, because messages do not
-say where the one before them begins, and gives the run's records in reverse. The open segment has no index yet: its
-headers are looked at once.
+For a producer that restores its own state: the part of the log to read depends on the size of the state, not on the
+length of the log. Goes from index run to index run, last first; within a run forward, because a message does not link
+to the one before it, and yields the run's records in reverse. The open segment has no index yet: its headers are
+scanned once.
 
 Only what is stable is read. Damage raises `Damaged`, as it does for any other read.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class StoredRecord(NamedTuple):
-    """A record and how many bytes of the log were read to get to it from the end."""
+    """A record, and the number of bytes of the log that were read from the end to reach it."""
 
     header: FrameHeader
     payload: bytes

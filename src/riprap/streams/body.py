@@ -1,13 +1,12 @@
-"""A record batch as an Arrow message whose body stays where it lies: what `serialize` gives, without its copy of the
-rows.
+"""A record batch as an Arrow message without a copy of the rows: the same bytes as `serialize`.
 
 The metadata of a record batch is a flatbuffer in which everything that differs between batches of one schema is a fixed
-number of 64-bit integers: rows, nulls, where each buffer begins and how long it is. So one message of the schema is a
-*template*: its integers are found once, by walking the flatbuffer, and overwritten for every batch. The buffers of the
-columns are handed out as they are, each with zeros behind it up to a multiple of 8 bytes.
+number of 64-bit integers: rows, nulls, the offset and length of each buffer. So one message of the schema serves as a
+*template*: its integers are located once, by walking the flatbuffer, and overwritten for every batch. The buffers of
+the columns are used as they are, each padded with zeros to a multiple of 8 bytes.
 
-Columns of fixed width and of text or bytes are taken as they lie; a batch with anything else (booleans, nested columns,
-text or nulls in a slice) has no such message, and a small one is copied sooner than it is looked at.
+This works for columns of fixed width and of text or bytes; a batch with anything else (booleans, nested columns, text
+or nulls in a slice) is serialized, and for a small one copying is faster.
 """
 
 import struct
@@ -16,7 +15,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-SMALLEST = 256 << 10  # bytes of a batch that is worth it
+SMALLEST = 256 << 10  # bytes of a batch from which this is faster
 Part = bytes | memoryview
 
 _I64 = struct.Struct("<q")
@@ -25,21 +24,21 @@ _BODY_LENGTH, _HEADER = 3, 2  # fields of a Message
 _ROWS, _NODES, _BUFFERS = 0, 1, 2  # fields of a RecordBatch
 
 
-class Nothing(NamedTuple):
-    """A batch without rows, which marks are made of."""
+class EmptyBatch(NamedTuple):
+    """A batch without rows, for marks."""
 
     batch: pa.RecordBatch
     serialized: pa.Buffer
 
 
-def nothing_of(schema: pa.Schema) -> Nothing:
-    # Not from Python values: to look at those, Arrow imports pandas.
+def empty_batch(schema: pa.Schema) -> EmptyBatch:
+    # Not from Python values: for those, Arrow imports pandas.
     batch = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
-    return Nothing(batch, batch.serialize())
+    return EmptyBatch(batch, batch.serialize())
 
 
 class Template:
-    """Of one schema."""
+    """The message template of one schema."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._widths = [_width(field.type) for field in schema]
@@ -125,12 +124,12 @@ def _u32(data: bytes | memoryview, at: int) -> int:
 
 
 def _field(data: bytes, table: int, number: int) -> int:
-    """Where a field of a flatbuffer's table lies."""
+    """The offset of a field of a flatbuffer's table."""
     vtable = table - struct.unpack_from("<i", data, table)[0]
     return table + int(struct.unpack_from("<H", data, vtable + 4 + 2 * number)[0])
 
 
 def _vector(data: bytes, at: int) -> tuple[int, int]:
-    """Where the structs of a vector begin, and how many there are."""
+    """The offset of a vector's first struct, and their number."""
     begin = at + _u32(data, at)
     return begin + 4, _u32(data, begin)

@@ -1,8 +1,7 @@
-"""What a stream is: id, settings and schemas, in `stream.json`, which is replaced atomically.
+"""The description of a stream: id, settings and schemas, in `stream.json`, which is replaced atomically.
 
-Schemas only grow: every version is the one before it plus nullable columns at the end. The file keeps them all, and
-each segment keeps the one it was written with, so that rows of an old segment read as rows of the newest schema, with
-nulls.
+Schemas only grow: every version is the previous one plus nullable columns at the end. The file has all of them, and
+each segment has the one it was written with, so rows of an old segment read as rows of the newest schema, with nulls.
 """
 
 import base64
@@ -27,17 +26,17 @@ Stability = Literal["fsync", "async", "none"]
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """How a stream is written and kept. Sizes in bytes, times in microseconds; None: without limit."""
+    """How a stream is written and retained. Sizes in bytes, times in microseconds; None: no limit."""
 
     stability: Stability = "fsync"  # when an append counts as done; see writer.py
     outstanding: int = 64  # appends that may wait for stability before `append` blocks
     outstanding_bytes: int = 4 << 20  # the same in bytes; one append may exceed it. 32 MiB was slower
     segment_bytes: int = 64 << 20  # roll when the open segment has grown to this
     segment_age: int | None = None  # roll when the open segment is this old
-    memory_bytes: int = 16 << 20  # the newest batches, kept for followers in the writer's process
+    memory_bytes: int = 16 << 20  # the newest batches, in memory for followers in the writer's process
     retain_bytes: int | None = None
     retain_age: int | None = None
-    ordered: bool = True  # without a `_src` column: refuse rows whose `_ts` falls or whose `_seq` does not rise
+    ordered: bool = True  # without a `_src` column: reject rows whose `_ts` decreases or whose `_seq` does not increase
 
     def __post_init__(self) -> None:
         if self.stability not in get_args(Stability):
@@ -60,7 +59,7 @@ class Description:
 
     @property
     def keys_never_fall(self) -> bool:
-        """One source, checked when appended: a read may stop at the first row behind its end."""
+        """One source, checked when appended: a read may stop at the first row past its end."""
         return self.settings.ordered and "_src" not in self.schema.names
 
 
@@ -88,20 +87,20 @@ def store_description(files: Files, description: Description) -> None:
 
 def load_description(files: Files) -> Description:
     try:
-        told = get_document(files, DESCRIPTION)
+        document = get_document(files, DESCRIPTION)
     except FileNotFoundError:
-        raise UsageError(f"there is no stream at {files.location}: create one, or check the path") from None
-    if told.get("format") != FORMAT:
-        raise DataError(f"{files.location} has format {told.get('format')}; this release reads format {FORMAT}")
+        raise UsageError(f"no stream at {files.location}: create one, or check the path") from None
+    if document.get("format") != FORMAT:
+        raise DataError(f"{files.location} has format {document.get('format')}; this release reads format {FORMAT}")
     try:
         return Description(
-            bytes.fromhex(told["id"]),
-            tuple(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))) for text in told["schemas"]),
-            StreamSettings(**told["settings"]),
-            told["created_at"],
+            bytes.fromhex(document["id"]),
+            tuple(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))) for text in document["schemas"]),
+            StreamSettings(**document["settings"]),
+            document["created_at"],
         )
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise Damaged(f"{files.location}/{DESCRIPTION}", 0, f"another document than a stream's ({error})") from None
+        raise Damaged(f"{files.location}/{DESCRIPTION}", 0, f"it does not describe a stream ({error})") from None
 
 
 def is_stream(files: Files) -> bool:
@@ -111,8 +110,8 @@ def is_stream(files: Files) -> bool:
 def evolved(current: pa.Schema, wanted: pa.Schema) -> pa.Schema:
     """`wanted`, if it is `current` plus nullable columns at the end; else a `DataError` that shows both."""
     wanted = wanted.remove_metadata()
-    kept, added = [*wanted][: len(current)], [*wanted][len(current) :]
-    if [*current] == kept and all(field.nullable for field in added):
+    unchanged, added = [*wanted][: len(current)], [*wanted][len(current) :]
+    if [*current] == unchanged and all(field.nullable for field in added):
         check_key_columns(wanted)
         return wanted
     raise DataError(
@@ -126,7 +125,7 @@ def shown(schema: pa.Schema) -> str:
 
 
 def fitted(batch: pa.RecordBatch, schema: pa.Schema, columns: list[str] | None = None) -> pa.RecordBatch:
-    """A batch of an older schema as one of `schema`, and of it only `columns`."""
+    """A batch of an older schema as one of `schema`, reduced to `columns`."""
     if batch.num_columns < len(schema):
         missing = [schema.field(at) for at in range(batch.num_columns, len(schema))]
         arrays = [*batch.columns, *(pa.nulls(batch.num_rows, field.type) for field in missing)]

@@ -1,4 +1,4 @@
-"""The footer that makes a finished segment an Arrow IPC file: where each record batch lies.
+"""The footer that makes a finished segment an Arrow IPC file: the offset of each record batch.
 
 pyarrow writes the footer of an empty file of the same schema; to that flatbuffer a vector of blocks is appended, and
 the footer's `recordBatches` field, the fourth, is pointed at it. Offsets in flatbuffers are relative and forward, so
@@ -39,7 +39,7 @@ def _empty_footer(schema: pa.Schema) -> bytes:
 
 
 def _field_at(table: bytearray, number: int) -> int:
-    """Where the root table keeps the field of that number (as flatbuffers lay it out: root, vtable, entry)."""
+    """The offset of a field of the root table (flatbuffer layout: root, vtable, entry)."""
     (root,) = struct.unpack_from("<I", table, 0)
     (to_vtable,) = struct.unpack_from("<i", table, root)
     (entry,) = struct.unpack_from("<H", table, root - to_vtable + 4 + 2 * number)

@@ -1,8 +1,8 @@
-"""The frame: what makes every Arrow message of a stream self-identifying and checked.
+"""The frame: it makes every Arrow message of a stream self-identifying and checksummed.
 
-An encapsulated Arrow message begins `FFFFFFFF, metadata length, flatbuffer`, and a flatbuffer begins with the relative
-offset of its root table. Offsets in flatbuffers are relative, so a gap may follow the first one: the frame lies in that
-gap, at a fixed place, and every Arrow reader steps over it. Bytes of a message:
+An encapsulated Arrow message starts with `FFFFFFFF, metadata length, flatbuffer`, and a flatbuffer starts with the
+relative offset of its root table. Offsets in flatbuffers are relative, so a gap may follow the first one: the frame is
+in that gap, at a fixed place, and every Arrow reader skips it. Bytes of a message:
 
     0    u32  FFFFFFFF                        Arrow: continuation
     4    i32  length of the metadata          Arrow: includes the frame
@@ -11,14 +11,14 @@ gap, at a fixed place, and every Arrow reader steps over it. Bytes of a message:
     180       the payload, version 3 only     its length (u64), its bytes, zeros up to a multiple of 8
               rest of the flatbuffer, padding, body
 
-A payload is what the producer's owner has to say beside the rows: opaque here, checked like them. A message without one
-is of version 2, byte for byte.
+A payload is opaque data of the producer's application, checksummed like the rows. A message without one is of version
+2, byte for byte.
 
     body check    xxh3-64 of bytes 180 … end
-    header check  xxh3-64 of bytes 0 … 171, which include the body check: so it vouches for the whole message
+    header check  xxh3-64 of bytes 0 … 171, which include the body check: so it covers the whole message
 
-Nothing of a message is interpreted before it is checked: `read_header` looks at 180 bytes and believes none before the
-header check holds; `check_body` comes before any flatbuffer is parsed. Integers are little-endian.
+No part of a message is interpreted before it is checked: `read_header` verifies the header check of 180 bytes first,
+and `check_body` runs before any flatbuffer is parsed. Integers are little-endian.
 """
 
 import struct
@@ -34,7 +34,7 @@ from riprap.streams.positions import NOTHING, Range
 MAGIC = b"RPRP"
 PLAIN, WITH_PAYLOAD = 2, 3  # versions
 SCHEMA, BATCH = 1, 2
-# Marks: entries without rows between the batches, for readers that ask for them.
+# Marks: entries without rows between the batches, for readers with `marks=True`.
 PUNCTUATION, WATERMARK, END, MARKER, RECORD = 3, 4, 5, 6, 7
 MarkKind = Literal["punctuation", "progress", "end", "marker", "record"]
 MARKS: dict[int, MarkKind] = {
@@ -42,7 +42,7 @@ MARKS: dict[int, MarkKind] = {
     WATERMARK: "progress",
     END: "end",
     MARKER: "marker",  # of a protocol
-    RECORD: "record",  # of the producer's own state
+    RECORD: "record",  # of the producer's state
 }
 ENTRIES = frozenset((BATCH, *MARKS))
 
@@ -56,8 +56,8 @@ _GAP = _FRAME.size + _CHECK.size
 assert HEADER_SIZE == 180
 assert _GAP % 8 == 0  # or the flatbuffer behind it would lose its alignment
 
-_UNTOLD = (NOTHING, 0, 0, 0)  # progress that was not given
-_as: Any = tuple.__new__  # a named tuple of a tuple, without asking how many fields it has
+_NO_WATERMARK = (NOTHING, 0, 0, 0)
+_as: Any = tuple.__new__  # builds a named tuple without a check of its length
 _xxh3 = xxhash.xxh3_64_intdigest
 
 END_OF_STREAM = struct.pack("<Ii", 0xFFFFFFFF, 0)
@@ -68,12 +68,12 @@ class FrameHeader(NamedTuple):
 
     magic: bytes
     version: int
-    kind: int  # SCHEMA (first message of a segment), BATCH, or that of a mark
+    kind: int  # SCHEMA (first message of a segment), BATCH, or a kind of mark
     length: int  # bytes of the whole message, this header included
     stream: bytes  # id of the stream, 16 bytes
     producer: int  # xxh3-64 of the producer's name
     epoch: int  # incarnation of the producer
-    sequence: int  # the producer's own number for what it appended; never falls within a producer
+    sequence: int  # the producer's number for the append; never decreases for a producer
     position: int  # of the first row
     rows: int
     remaining: int  # batches that follow in the same atomic append; 0 in its last one
@@ -81,12 +81,12 @@ class FrameHeader(NamedTuple):
     max_ts: int
     min_seq: int
     max_seq: int
-    progress_ts: int  # progress: nothing at or below this key will follow; ts is NOTHING where none was given.
-    progress_src: int  # Of a punctuation: its own key
+    progress_ts: int  # watermark: nothing at or below this key will follow; ts is NOTHING if there is none.
+    progress_src: int  # For a punctuation: its own key
     progress_seq: int
     progress_n: int
     written_at: int
-    born: int  # when the oldest input that caused this entered the producer's app; 0: not told
+    born: int  # when the oldest input that caused this entered the producer's app; 0: unknown
     body_check: int
 
     @property
@@ -106,7 +106,7 @@ class FrameHeader(NamedTuple):
 
 
 class FramedMessage(NamedTuple):
-    """A framed message, ready to be written: `head`, then the parts of `rest`, which lie in Arrow's buffers."""
+    """A framed message, ready to be written: `head`, then the parts of `rest`, which reference Arrow's buffers."""
 
     header: FrameHeader
     head: bytes
@@ -135,8 +135,8 @@ def frame(
     payload: bytes = b"",
     body: Sequence[bytes | memoryview] = (),
 ) -> FramedMessage:
-    """Put a frame, and a payload if there is one, into a serialized Arrow message (uncompressed, with continuation
-    marker); `body` are the parts of its body that are not in `arrow`."""
+    """Insert a frame, and a payload if any, into a serialized Arrow message (uncompressed, with continuation marker);
+    `body` has the parts of its body that are not in `arrow`."""
     view = memoryview(arrow)
     _, metadata, root = _ARROW.unpack_from(view)
     own = view[_ARROW.size :]
@@ -154,10 +154,10 @@ def frame(
         check = hashed.intdigest()
     else:
         check = _xxh3(own)
-    told = _UNTOLD if watermark is None else watermark
+    key = _NO_WATERMARK if watermark is None else watermark
     header = _as(FrameHeader, (
         MAGIC, version, kind, length + gap, stream, producer, epoch, sequence, position, rows, remaining,
-        *range_, *told, written_at, born, check,
+        *range_, *key, written_at, born, check,
     ))  # fmt: skip
     metadata += gap
     head = _HEAD.pack(0xFFFFFFFF, metadata, root + gap, *header)
@@ -165,7 +165,7 @@ def frame(
 
 
 def read_header(data: memoryview, at: int = 0) -> FrameHeader | str:
-    """The header of the message at `at`, or what is wrong with it. The body is not looked at."""
+    """The header of the message at `at`, or what is wrong with it. Does not check the body."""
     checked = at + HEADER_SIZE - _CHECK.size
     if len(data) < at + HEADER_SIZE:
         return f"{len(data) - at} bytes where a header of {HEADER_SIZE} was expected"
@@ -178,9 +178,9 @@ def read_header(data: memoryview, at: int = 0) -> FrameHeader | str:
 
 
 def check_body(header: FrameHeader, data: memoryview, at: int = 0) -> str | None:
-    """What is wrong with the message at `at`, whose header holds, or None."""
+    """What is wrong with the message at `at`, whose header is sound, or None."""
     if len(data) - at < header.length:
-        return f"{len(data) - at} of the message's {header.length} bytes are there"
+        return f"only {len(data) - at} of the message's {header.length} bytes exist"
     if _xxh3(data[at + HEADER_SIZE : at + header.length]) != header.body_check:
         return "the checksum of the message does not match"
     return None

@@ -1,8 +1,7 @@
-"""The newest batches of a stream, in the memory of the process that writes it, for followers in the same process.
+"""The newest batches of a stream, in the memory of the writing process, for followers in the same process.
 
-Bounded by bytes: what does not fit any more is dropped, oldest first, and is read from disk by whoever is that far
-behind. Only what is stable is published here. Positions are exact, so a follower changes from disk to memory and back
-without loss or repetition.
+Bounded by bytes: the oldest batches are dropped, and followers that lag behind read them from disk. Only stable batches
+are published here. Positions are exact, so a follower switches between disk and memory without loss or repetition.
 """
 
 import threading
@@ -51,7 +50,7 @@ class Live:
             self._changed.notify_all()
 
     def since(self, position: int) -> list[Recent] | None:
-        """The batches with rows at or behind `position`; None if memory does not reach back that far."""
+        """The batches with rows at or after `position`; None if memory does not reach back that far."""
         with self._changed:
             if not self._batches or position < self._batches[0].header.position:
                 return None
@@ -63,12 +62,12 @@ class Live:
             return list(islice(self._batches, len(self._batches) - back, None))
 
     def wait(self, mark: Mark, seconds: float) -> None:
-        """Until something is stable behind `mark`, the writer closes, or the time is over."""
+        """Wait until something after `mark` is stable, the writer closes, or the time is over."""
         with self._changed:
             self._changed.wait_for(lambda: self.mark.place != mark.place or not self.writing, seconds)
 
 
-# Streams that this process is writing, by the real path of the directory with the open segment.
+# Streams that this process writes, by the real path of the open segment's directory.
 _WRITTEN: dict[str, Live] = {}
 
 

@@ -1,10 +1,9 @@
-"""Who may write a stream: one writer at a time, and of one producer only its newest epoch.
+"""The writer lock: one writer at a time, and only the newest epoch of a producer.
 
-The writer holds an exclusive `flock` on the file `writer.lock`, which names its producer, epoch and process; the
-kernel lets go of it when the process dies, however it dies. A newer epoch of the same producer need not wait for an
-older one that hangs: it locks a new file and renames it over the old one. From then on the older writer is *fenced*:
-it compares the file's inode with its own after each sync and before each acknowledgement, so whatever it still writes
-is never acknowledged.
+The writer holds an exclusive `flock` on the file `writer.lock`, which names its producer, epoch and process; the kernel
+releases it when the process dies. A newer epoch of the same producer need not wait for an older one that hangs: it
+locks a new file and renames it over the old one. From then on the older writer is *fenced*: it compares the file's
+inode with its own after each sync and before each acknowledgement, so its later writes are never acknowledged.
 """
 
 import contextlib
@@ -19,7 +18,7 @@ from riprap.base.clock import Clock
 from riprap.streams.stream_errors import Busy, Damaged, Fenced
 
 LOCK = "writer.lock"
-_PATIENCE = 0.25  # seconds; a reader may hold the lock for an instant to see whether there is a writer
+_PATIENCE = 0.25  # seconds; a reader may hold the lock briefly to check for a writer
 
 
 class WriterLock:
@@ -40,8 +39,8 @@ class WriterLock:
 
 
 def acquire(directory: Path, producer: str, epoch: int, clock: Clock) -> WriterLock:
-    """Raises `Busy` while another writer lives that this one does not replace, `Fenced` if that one is newer."""
-    told = json.dumps({"producer": producer, "epoch": epoch, "pid": os.getpid()}).encode()
+    """Raises `Busy` if another writer is active that this one does not replace, `Fenced` if that one is newer."""
+    identity = json.dumps({"producer": producer, "epoch": epoch, "pid": os.getpid()}).encode()
     deadline = clock.monotonic() + _PATIENCE
     while True:
         try:
@@ -51,10 +50,10 @@ def acquire(directory: Path, producer: str, epoch: int, clock: Clock) -> WriterL
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = _told(os.pread(file, 4096, 0))
+            holder = _read_identity(os.pread(file, 4096, 0))
             os.close(file)
             if holder.get("producer") == producer and holder["epoch"] < epoch:
-                return _take_over(directory, told)
+                return _take_over(directory, identity)
             if clock.monotonic() < deadline:
                 clock.sleep(0.005)
                 continue
@@ -62,7 +61,7 @@ def acquire(directory: Path, producer: str, epoch: int, clock: Clock) -> WriterL
         lock = WriterLock(directory, file, took_over=False)
         if lock.held():  # and not renamed away between opening and locking
             os.ftruncate(file, 0)
-            os.pwrite(file, told, 0)
+            os.pwrite(file, identity, 0)
             return lock
         lock.release()
 
@@ -74,18 +73,18 @@ def _refusal(directory: Path, holder: dict[str, Any], producer: str, epoch: int)
     return Busy(f"{directory} is written by {who}: wait for it, or write with a newer epoch of that producer")
 
 
-def _take_over(directory: Path, told: bytes) -> WriterLock:
+def _take_over(directory: Path, identity: bytes) -> WriterLock:
     fresh = directory / f"{LOCK}.{os.getpid()}.tmp"
     file = files.descriptor(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     fcntl.flock(file, fcntl.LOCK_EX)
-    os.pwrite(file, told, 0)
+    os.pwrite(file, identity, 0)
     files.rename(fresh, directory / LOCK)
     files.sync_directory(directory)
     return WriterLock(directory, file, took_over=True)
 
 
 def is_written(directory: Path) -> bool:
-    """Whether a writer lives."""
+    """Whether a writer is active."""
     try:
         file = files.descriptor(directory / LOCK, os.O_RDONLY)
     except FileNotFoundError:
@@ -99,9 +98,9 @@ def is_written(directory: Path) -> bool:
     return False
 
 
-def _told(data: bytes) -> dict[str, Any]:
+def _read_identity(data: bytes) -> dict[str, Any]:
     with contextlib.suppress(ValueError, RecursionError):
-        told = json.loads(data)
-        if isinstance(told, dict) and isinstance(told.get("epoch"), int):
-            return told
+        identity = json.loads(data)
+        if isinstance(identity, dict) and isinstance(identity.get("epoch"), int):
+            return identity
     return {"producer": "?", "epoch": 0}

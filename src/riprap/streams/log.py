@@ -1,13 +1,13 @@
-"""The open segment: writing, syncing, rolling. Used by one thread at a time; knows nothing of futures or producers.
+"""The open segment: writing, syncing, rolling. Used by one thread at a time; independent of futures and producers.
 
 Order of effects, so that a crash at any point leaves a stream that opens:
-    append   the messages, then fdatasync; a crash leaves a prefix, and garbage behind what was synced
+    append   the messages, then fdatasync; a crash leaves a prefix, and garbage behind the synced part
     roll     the ending, fdatasync; the next segment under a temporary name, fsync, link; then the catalogue
-             (a crash between two of these leaves a finished segment without record, or without successor: both are
-             found)
+             (a crash in between leaves a finished segment without a record or without a successor: recovery handles
+             both)
 
-The next segment may be written over the file of one that was trimmed (`spares.py`); it is cut to its own length when it
-is finished, and when the writer closes.
+The next segment may overwrite the file of a trimmed one (`spares.py`); it is truncated to its own length when it is
+finished, and when the writer closes.
 """
 
 import os
@@ -45,16 +45,16 @@ class TornTail:
     offset: int
     size: int  # bytes
     reason: str
-    kept: str  # file that holds the bytes that were cut, if they had been acknowledged; else ""
+    kept: str  # file with the removed bytes, if they had been acknowledged; else ""
 
     def __str__(self) -> str:
-        aside = f"; they had been acknowledged and are kept in {self.kept}" if self.kept else ""
+        aside = f"; they had been acknowledged and are saved in {self.kept}" if self.kept else ""
         return f"cut {self.size} bytes of {self.file} at byte {self.offset} ({self.reason}){aside}"
 
 
 class Log:
     def __init__(self, files: Files, directory: Path, description: Description, lock: WriterLock, clock: Clock) -> None:
-        """Open for writing: recover the newest segment, or begin the first."""
+        """Open for writing: recover the newest segment, or start the first."""
         self.cut: TornTail | None = None
         self.upload_failure: OSError | None = None
         self._files = files
@@ -69,7 +69,7 @@ class Log:
         found = catalogue.load(files)
         self.finished: tuple[Summary, ...] = found.finished
         self.carry = Carry(description.id, 0)
-        self._upload()  # a crash, or the network, may have come between finishing and uploading
+        self._upload()  # a crash or a network failure may have prevented earlier uploads
         if found.open is not None and own.exists(directory / segment_name(found.open)):
             self._reopen(found.open)
         else:
@@ -77,7 +77,7 @@ class Log:
 
     @property
     def carry(self) -> Carry:
-        """What is true behind the last message written."""
+        """The carry after the last written message."""
         return self._running.carry()
 
     @carry.setter
@@ -85,7 +85,7 @@ class Log:
         self._running = Running(carry)
 
     def _reopen(self, number: int) -> None:
-        """Go on with the newest segment where its last whole append ends."""
+        """Continue the newest segment after its last whole append."""
         path = self._directory / segment_name(number)
         file = LocalFiles(self._directory).open(path.name)
         try:
@@ -102,7 +102,7 @@ class Log:
         self._start, self._builder, self.carry = start, recovered.builder, recovered.carry
         if own.status(path).st_size > self._builder.end:
             cut = self._set_aside(path, self._builder.end, recovered.reason)
-            if not start.reused or cut.kept:  # else it is what the file had before
+            if not start.reused or cut.kept:  # else these are bytes of the file's previous content
                 self.cut = cut
         if self._lock.took_over:
             self._replace(path)
@@ -114,7 +114,7 @@ class Log:
             self.roll()
 
     def _set_aside(self, path: Path, offset: int, reason: str) -> TornTail:
-        """Say what will be cut. Bytes below the mark had been acknowledged: they are damage, and kept."""
+        """Describe the tail to remove. Bytes before the mark had been acknowledged: they are damaged, and are saved."""
         mark = read_mark(self._directory)
         number = int(path.stem)
         kept = ""
@@ -124,13 +124,13 @@ class Log:
         return TornTail(str(path), offset, own.status(path).st_size - offset, reason or "torn by a crash", kept)
 
     def _replace(self, path: Path) -> None:
-        """Finish, as a copy, a segment that a fenced writer may still hold open: it then writes to no file of ours."""
+        """Finish a copy of a segment that a fenced writer may still have open: its writes then go to the old file."""
         summary, ending = self._builder.finished(self._start, self._clock.now())
         LocalFiles(self._directory).put(path.name, own.read_bytes(path)[: self._builder.end] + ending)
         self._go_on(summary)
 
     def _begin_after_finished(self) -> None:
-        """There is no open segment: begin the next one, going on from what the last finished one says."""
+        """Start the next segment after the last finished one, if there is no open one."""
         if self.finished:
             last = self.finished[-1]
             file = self._files.open(segment_name(last.segment))
@@ -154,7 +154,7 @@ class Log:
         try:
             own.link(temporary, path)
             own.unlink(temporary)
-        except FileExistsError:  # the leftover of a fenced writer; or we are the one who was fenced
+        except FileExistsError:  # left over from a fenced writer; or this writer was fenced
             self.check_lock()
             own.rename(temporary, path)
         own.sync_directory(self._directory)
@@ -162,7 +162,7 @@ class Log:
         self._builder = Builder(len(data))
 
     def end(self, commits: int = 0) -> Mark:
-        """Behind the last message written."""
+        """The mark after the last written message."""
         running = self._running
         return Mark(running.segment, self._builder.end, running.position, running.last_ts, commits)
 
@@ -176,7 +176,7 @@ class Log:
         )
 
     def write(self, messages: Sequence[FramedMessage]) -> None:
-        """Append whole messages with as few system calls as their number allows, none of them copied."""
+        """Append whole messages, without copies, with as few system calls as possible."""
         parts: list[bytes | memoryview] = []
         for message in messages:
             parts.append(message.head)
@@ -193,7 +193,7 @@ class Log:
         os.fdatasync(self._file)
 
     def sync_beside(self, syncing: BackgroundSync) -> None:
-        """Begin to sync what was written, and do not wait."""
+        """Start a sync of what was written, without waiting."""
         syncing.start(self._file)
 
     def check_lock(self) -> None:
@@ -201,7 +201,7 @@ class Log:
             raise Fenced(f"a newer epoch of this producer has taken over {self._directory}: stop this one")
 
     def roll(self, schema: pa.Schema | None = None) -> None:
-        """Finish the open segment, which is an Arrow file for good, and begin the next, perhaps of a newer schema."""
+        """Finish the open segment, which becomes an Arrow file, and start the next, perhaps with a newer schema."""
         self.check_lock()
         if schema is not None:
             self._description = replace(self._description, schemas=(*self._description.schemas, schema))
@@ -215,7 +215,7 @@ class Log:
         self._go_on(summary)
 
     def _go_on(self, summary: Summary) -> None:
-        """Begin the segment behind one that was just finished, and record that one."""
+        """Start the segment after one that was just finished, and add that one to the catalogue."""
         self.finished = (*self.finished, summary)
         number = self.carry.segment
         self.carry = replace(self.carry, segment=number + 1)
@@ -226,8 +226,8 @@ class Log:
             catalogue.store(self._files, self.finished)
 
     def _upload(self) -> bool:
-        """Upload what is finished and still in the spool. While the remote location fails, it stays there: no append
-        depends on it, and the next roll tries again."""
+        """Upload finished segments from the spool. While the remote location fails they stay there: no append depends
+        on it, and the next roll tries again."""
         if not isinstance(self._files, SpooledFiles):
             return True
         try:

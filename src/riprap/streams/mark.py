@@ -1,15 +1,15 @@
 """The mark: how far the open segment is stable, for readers in other processes.
 
-A file of 64 bytes that the writer maps and overwrites after every group commit, and that readers read whole:
+A file of 64 bytes that the writer maps and overwrites after every group commit, and that readers read as a whole:
 
-    4s magic, u32 version, i64 segment, i64 offset behind the last stable batch, i64 position behind it,
+    4s magic, u32 version, i64 segment, i64 offset after the last stable batch, i64 position after it,
     i64 greatest `_ts`, i64 number of group commits, 8 bytes reserved, u64 check over the 56 bytes before it
 
-A torn or stale mark cannot mislead: torn, its check fails and the reader reads again; stale, it names a point that
-was stable, and still is. After a crash of the process it is as the writer left it. After a crash of the machine it
-may be older; then, once no writer holds the stream, a reader looks for whole batches behind it and syncs the file
-before it delivers them. It is there before the first segment is, so no crash leaves segments without one. What lies
-before the mark has to be there: `Stream.loss` tells where it is not, and where nobody can tell as there is no mark.
+A torn or stale mark is harmless: if it is torn, its check fails and the reader retries; if it is stale, it names a
+point that was stable and still is. After a crash of the process it is as the writer left it. After a crash of the
+machine it may be older; then, once no writer holds the stream, a reader looks for whole batches after it and syncs the
+file before it delivers them. It is created before the first segment, so no crash leaves segments without one.
+Everything before the mark must exist: `PersistentStream.loss` reports if it does not, and if there is no mark.
 """
 
 import mmap
@@ -30,7 +30,7 @@ _MARK = struct.Struct("<4sIqqqqqqQ")
 _MAGIC = b"RPMK"
 _VERSION = 1
 _ATTEMPTS = 100  # a writer takes well under a microsecond to store a mark
-_LOOK_FASTEST, _LOOK_SLOWEST = 0.0002, 0.002  # seconds between looks of one who waits for the mark to move
+_LOOK_FASTEST, _LOOK_SLOWEST = 0.0002, 0.002  # seconds between reads while waiting for the mark to move
 assert _MARK.size == 64
 
 
@@ -43,7 +43,7 @@ class Mark(NamedTuple):
 
     @property
     def place(self) -> tuple[int, int, int]:
-        """What moves when something was written, marks of the log included."""
+        """The part that changes with every append, marks included."""
         return self[:3]
 
 
@@ -51,7 +51,7 @@ BEGINNING = Mark(-1, 0, 0, NOTHING, 0)  # of a stream that has no segment yet
 
 
 def read_mark(directory: Path) -> Mark | None:
-    """None if there is none that carries its check."""
+    """None if it is missing or its checksum does not match."""
     try:
         file = files.descriptor(directory / MARK, os.O_RDONLY)
     except FileNotFoundError:
@@ -76,9 +76,9 @@ def _read(file: int) -> Mark | None:
 
 
 def watch(directory: Path, known: Mark, seconds: float, clock: Clock) -> bool:
-    """Look at the mark, often and cheaply, until it is no longer `known` or the time is over.
+    """Poll the mark until it is no longer `known` or the time is over.
 
-    False, at once, if it is not `known` to begin with: then the end of the stream was found in another way.
+    False, at once, if it is not `known` at the start: then `known` did not come from the mark.
     """
     try:
         file = files.descriptor(directory / MARK, os.O_RDONLY)
@@ -99,19 +99,19 @@ def watch(directory: Path, known: Mark, seconds: float, clock: Clock) -> bool:
 
 
 class MarkFile:
-    """The writer's side. A new file each time, renamed over the old one: a fenced writer keeps its own."""
+    """The writer's side. Each writer renames a new file over the old one, so a fenced writer updates only its own."""
 
     def __init__(self, directory: Path, mark: Mark) -> None:
         temporary = directory / f"{MARK}.{os.getpid()}.tmp"
         file = files.descriptor(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:
-            # Not a hole: on a full disk, to write into one is a signal.
+            # Allocate the block now: on a full disk, writing to a mapped hole raises a signal.
             when_room(lambda: os.pwrite(file, bytes(_MARK.size), 0), directory)
             self._map = mmap.mmap(file, _MARK.size)
         finally:
             os.close(file)
         self.store(mark)
-        self._map.flush()  # so that no crash leaves a mark without a check
+        self._map.flush()  # so that no crash leaves a mark without a checksum
         first = not files.exists(directory / MARK)
         files.rename(temporary, directory / MARK)
         if first:

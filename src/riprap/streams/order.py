@@ -1,4 +1,4 @@
-"""What keys a batch has, and whether it may follow what a stream has already."""
+"""The key range of a batch, and whether it may be appended to a stream."""
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +9,7 @@ from riprap.streams.positions import Range, int64_of
 
 
 class AppendOrder:
-    """Of the batches of one schema."""
+    """The order checks for batches of one schema."""
 
     def __init__(self, description: Description) -> None:
         self._schema = schema = description.schema
@@ -19,7 +19,7 @@ class AppendOrder:
         self._falls = np.less if self._rows_share else np.less_equal
 
     def range_of(self, batch: pa.RecordBatch) -> Range:
-        """Of its keys; raises where it is not a batch of this stream."""
+        """The range of its keys; raises if it is not a batch of this stream."""
         if not batch.schema.equals(self._schema):
             raise DataError(
                 f"this batch has ({shown(batch.schema)}), the stream has ({shown(self._schema)}): see `evolve`"
@@ -34,16 +34,16 @@ class AppendOrder:
             return Range(least, greatest, seq.item(seq.argmin()), seq.item(seq.argmax()))
         if np.count_nonzero(ts[1:] < ts[:-1]) or np.count_nonzero(self._falls(seq[1:], seq[:-1])):
             raise DataError(
-                "within this batch `_ts` falls or `_seq` does not rise: sort it by order key, give the stream a `_src` "
-                "column if it has several sources, or create it with ordered=False"
+                "within this batch `_ts` decreases or `_seq` does not increase: sort it by order key, give the stream "
+                "a `_src` column if it has several sources, or create it with ordered=False"
             )
         return Range(ts.item(0), ts.item(-1), seq.item(0), seq.item(-1))
 
     def check(self, range_: Range, last_ts: int, last_seq: int) -> None:
-        """Raise where a batch of this range must not follow a stream that has come so far."""
+        """Raise if a batch of this range must not follow these last keys of the stream."""
         if self._never_falls and (range_.min_ts < last_ts or range_.min_seq < last_seq + (not self._rows_share)):
             raise DataError(
-                f"this batch begins at _ts {range_.min_ts}, _seq {range_.min_seq}, and the stream is already at "
+                f"this batch starts at _ts {range_.min_ts}, _seq {range_.min_seq}, and the stream is already at "
                 f"_ts {last_ts}, _seq {last_seq}: append in the order of the keys, or create the stream with "
                 "ordered=False"
             )

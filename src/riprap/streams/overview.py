@@ -16,7 +16,7 @@ class Overview:
     location: str
     id: str
     segments: int
-    rows: int  # still there; trimmed ones are not counted
+    rows: int  # retained; trimmed ones are not counted
     bytes: int
     first_position: int
     next_position: int
@@ -24,7 +24,7 @@ class Overview:
     max_ts: int | None
     rows_per_second: float | None  # of event time
     bytes_per_second: float | None
-    written: bool  # whether a writer lives
+    written: bool  # whether a writer is active
     readers: dict[str, int]
 
 

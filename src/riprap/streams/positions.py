@@ -1,9 +1,9 @@
 """Positions, order keys, and the bounds of a read.
 
 A *position* is the number of rows that were appended to the stream before a row: 0 for the first, never reused, not
-changed by trimming. An *order key* says what a row is (`_ts`, `_src`, `_seq`, `_n`); a position says where it is.
+changed by trimming. An *order key* (`_ts`, `_src`, `_seq`, `_n`) identifies a row; a position locates it.
 
-Bounds are row predicates, exact whatever the order of the rows; the index only saves reading what they exclude.
+Bounds are row predicates, exact whatever the order of the rows; the index only avoids reading what they exclude.
 """
 
 import re
@@ -25,7 +25,7 @@ NOTHING = -(2**63)  # "no timestamp", "no sequence" in the fixed-size fields of 
 
 
 def check_key_columns(schema: pa.Schema) -> None:
-    """A stream needs `_ts` and `_seq`; `_src` and `_n` may be there; all four have fixed types."""
+    """A stream needs `_ts` and `_seq`; `_src` and `_n` are optional; all four have fixed types."""
     for name, expected in KEY_TYPES.items():
         found = [field.type for field in schema if field.name == name]
         if not found and name in ("_ts", "_seq"):
@@ -67,7 +67,7 @@ def as_microseconds(when: int | str | datetime) -> int:
 
 
 class Range(NamedTuple):
-    """Least and greatest `_ts` and `_seq` of some rows; what the index knows of a batch, a run, a segment."""
+    """The least and greatest `_ts` and `_seq` of some rows: what the index stores for a batch, a run, a segment."""
 
     min_ts: int
     max_ts: int
@@ -120,7 +120,7 @@ class Bounds:
         return max((low for low in lows if low is not None), default=None)
 
     def passed(self, rows: Range) -> bool:
-        """In a stream whose keys never fall: this range and whatever follows it is excluded."""
+        """In a stream whose keys never decrease: this range and everything after it is excluded."""
         return bool(
             (self.to_ts is not None and rows.min_ts >= self.to_ts)
             or (self.to_seq is not None and rows.min_seq >= self.to_seq)
@@ -140,9 +140,9 @@ class Bounds:
             mask &= seq < self.to_seq
         if self.after_key is not None:
             mask &= _after(batch, self.after_key)
-        kept = np.flatnonzero(mask)
-        if len(kept) and kept[-1] - kept[0] + 1 == len(kept):
-            return batch.slice(int(kept[0]), len(kept))
+        matching = np.flatnonzero(mask)
+        if len(matching) and matching[-1] - matching[0] + 1 == len(matching):
+            return batch.slice(int(matching[0]), len(matching))
         return batch.filter(pa.array(mask))
 
 

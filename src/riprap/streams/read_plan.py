@@ -1,4 +1,4 @@
-"""Planning a read from the index alone: how to divide it, where it begins, how far a number of bytes reaches."""
+"""Planning a read from the index alone: how to divide it, where it starts, how far a number of bytes reaches."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from riprap.streams.stream import PersistentStream
 
 
 class Stretch(NamedTuple):
-    """Rows of consecutive segments: from a position to one that is not included, and about how many bytes they take."""
+    """Rows of consecutive segments, from a position to an exclusive end, and their approximate size in bytes."""
 
     from_position: int
     to_position: int
@@ -47,7 +47,7 @@ def beginning(stream: PersistentStream, bounds: Bounds) -> int:
 
 
 def after_bytes(stream: PersistentStream, position: int, size: int) -> int:
-    """The furthest position that about `size` bytes from `position` on reach; at least one run of the index."""
+    """The position that about `size` bytes from `position` on reach; at least one index run further."""
     end = stream.stable()
     found = stream.catalogue(end)
     for item in found.finished[found.first(Bounds(position)) :]:

@@ -1,8 +1,8 @@
-"""Reading: the past from disk, then the present from memory or as the mark moves, through one cursor.
+"""Reading: history from disk, then new batches from memory or as the mark moves, through one cursor.
 
-A read goes forward from a position. As long as the writer is in this process and its memory reaches back to that
-position, it is served from there; otherwise it reads segments up to the point that is known to be stable, as it was
-at that moment, and looks again. Both sources number rows the same way, so the change between them needs no care.
+A read goes forward from a position. If the writer is in this process and its memory reaches back to that position, the
+read is served from there; otherwise it reads segments up to the current stable end, and checks again. Both sources
+number rows in the same way, so switching between them is safe.
 """
 
 import threading
@@ -29,18 +29,18 @@ from riprap.streams.stream_files import Readable
 if TYPE_CHECKING:
     from riprap.streams.stream import PersistentStream
 
-_POLL_FASTEST, _POLL_SLOWEST = 0.001, 0.02  # seconds between thorough looks at what another process writes
-_made = tuple.__new__  # of a `StoredBatch`, without asking how many there are
+_POLL_FASTEST, _POLL_SLOWEST = 0.001, 0.02  # seconds between full checks for another process's appends
+_made = tuple.__new__  # builds a `StoredBatch` without a check of its length
 _WAKE = 0.1  # seconds; how soon a waiting reader notices `stop`
 
 
 class StoredBatch(NamedTuple):
-    """A batch as delivered: the rows within the bounds, and what the stream knows of the batch they are from."""
+    """A batch as delivered: the rows within the bounds, and the header of the batch they are from."""
 
     batch: pa.RecordBatch
     header: FrameHeader
-    next_position: int  # where a reader that has done with this batch goes on
-    payload: bytes = b""  # what its producer wrote beside it
+    next_position: int  # where a reader resumes after this batch
+    payload: bytes = b""  # opaque bytes that the producer wrote with it
 
     @property
     def watermark(self) -> OrderKey | None:
@@ -48,7 +48,7 @@ class StoredBatch(NamedTuple):
 
 
 class StoredMark(NamedTuple):
-    """A mark as delivered to a reader that asked for marks."""
+    """A mark as delivered to a reader with `marks=True`."""
 
     kind: MarkKind
     key: OrderKey | None
@@ -57,7 +57,7 @@ class StoredMark(NamedTuple):
 
     @property
     def next_position(self) -> int:
-        """Where a reader goes on. It may see this mark again: it has the position of the row that comes next."""
+        """Where a reader resumes. It may see this mark again: a mark has the position of the next row."""
         return self.header.position
 
 
@@ -66,14 +66,14 @@ Item = StoredBatch | StoredMark
 
 @dataclass
 class ReadCounts:
-    """How a read was served, in batches."""
+    """How many batches a read got from disk and from memory."""
 
     stored: int = 0
     live: int = 0
 
 
 class Reader:
-    """An iterator of `StoredBatch`, and of `StoredMark` where asked for. Made by `PersistentStream.read`."""
+    """An iterator of `StoredBatch`, and with `marks` of `StoredMark`. Created by `PersistentStream.read`."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Reader:
         self._position = bounds.from_position
         self._resume: tuple[int, int] | None = None  # segment and offset of `_position`, where known
         self._marks = marks
-        self._seen: tuple[int, int, int] | None = None  # with marks: up to where everything was delivered
+        self._seen: tuple[int, int, int] | None = None  # with marks: the place up to which everything was delivered
         self._held: tuple[int, Readable, Start] | None = None  # the open segment, as it was last read
         self._held_by: Live | None = None  # the writer at that moment, if it is in this process
         self._over = False
@@ -106,14 +106,14 @@ class Reader:
         self._batches = self._run()
 
     def __iter__(self) -> Iterator[Any]:
-        return self._batches  # without a call of ours for each
+        return self._batches  # so that iteration does not go through `__next__`
 
     def __next__(self) -> Any:
-        """A `StoredBatch`; where marks were asked for, also a `StoredMark`."""
+        """A `StoredBatch` or, with `marks`, a `StoredMark`."""
         return next(self._batches)
 
     def again(self) -> "Reader":
-        """A read that has ended goes on, with what was written since; it need not look for its place."""
+        """Resume a read that has ended, with what was appended since, without a new search."""
         self._batches = self._run()
         return self
 
@@ -127,7 +127,7 @@ class Reader:
         served_at = clock.monotonic()
         while not self._over and not self._stop.is_set():
             live = self._stream.live()
-            # Memory has no marks, and a position does not say which of those at it were seen: the log does.
+            # Memory has no marks, and a position does not tell which of the marks at it were delivered; the log does.
             recent = live.since(self._position) if live and self._follow and not self._marks else None
             before = self._position, self._seen
             if recent:
@@ -156,7 +156,7 @@ class Reader:
                 end = self._stream.stable()
 
     def _delivered(self, header: FrameHeader, batch: pa.RecordBatch, payload: bytes) -> StoredBatch | None:
-        """The rows of a batch that are at or behind the cursor and within the bounds; moves the cursor behind it."""
+        """The rows of a batch at or after the cursor and within the bounds; moves the cursor past the batch."""
         bounds = self._bounds
         first, last = header.position, header.end
         if last <= self._position:
@@ -175,7 +175,7 @@ class Reader:
                 return None
             if not bounds.includes(header.range):
                 batch = bounds.rows(batch)
-            # The producer may have promised that nothing earlier follows.
+            # The watermark may rule out further rows within the bounds.
             self._over = bounds.to_ts is not None and header.progress_ts >= bounds.to_ts
         self._position = last
         if not batch.num_rows:
@@ -185,7 +185,7 @@ class Reader:
 
     def _stored(self, end: Mark) -> Iterator[Item]:
         """Everything from the cursor to `end` that the index does not exclude."""
-        if self._resume is not None and self._resume[0] == end.segment:  # all finished ones lie behind the cursor
+        if self._resume is not None and self._resume[0] == end.segment:  # the cursor is past all finished ones
             yield from self._open(end)
         else:
             yield from self._from_catalogue(end)
@@ -218,11 +218,11 @@ class Reader:
         return item.next_position > self._position and not self._bounds.excludes(item.range)
 
     def _check_kept(self, first: int) -> None:
-        """A read from the beginning begins with what is there; one from a position must not miss rows silently."""
+        """A read from 0 starts with the oldest row; one from a later position must not skip trimmed rows silently."""
         if 0 < self._position < first:
             raise DataError(
                 f"position {self._position} of {self._stream.files.location} was trimmed: "
-                f"the stream begins at {first}; register a reader to keep what it needs"
+                f"the stream starts at {first}; register a reader to retain what it needs"
             )
 
     def _finished(self, item: Summary) -> Iterator[Item]:
@@ -239,8 +239,8 @@ class Reader:
             file.close()
 
     def _runs(self, entries: np.ndarray, item: Summary) -> Iterator[tuple[int, int, int]]:
-        """Stretches of the segment that the index does not exclude: offset, end, position of the first row."""
-        # Marks at a position may lie before the run that begins with it.
+        """Ranges of the segment that the index does not exclude: offset, end, position of the first row."""
+        # Marks at a position may lie before the run that starts with it.
         side: Literal["left", "right"] = "left" if self._marks else "right"
         first = max(int(np.searchsorted(entries["position"], self._position, side)) - 1, 0)
         if not self._keyed and first < len(entries):  # nothing that follows is excluded
@@ -269,8 +269,8 @@ class Reader:
         yield from self._walk(file, start, offset, end.offset, position)
 
     def _hold(self, segment: int) -> tuple[Readable, Start]:
-        """The open segment, which one who follows reads again and again: opened once, as long as its name is its own
-        (a writer that replaces a fenced one may put another file there)."""
+        """The open segment, which a following read reads repeatedly: opened once, as long as its name still refers to
+        this file (a writer that replaces a fenced one may put another file there)."""
         live = self._stream.live()
         if (
             self._held is not None
@@ -293,7 +293,7 @@ class Reader:
             self._held = None
 
     def _seek(self, file: Readable, start: Start, end: Mark) -> tuple[int, int]:
-        """The first batch of the open segment that the bounds do not exclude, by the headers."""
+        """The first batch of the open segment that the bounds do not exclude, from the headers."""
         for found in walk(file, start.carry.stream, start.end, end.offset, start.carry.position, bodies=False):
             behind = found.header.end > self._position or (self._marks and found.header.position == self._position)
             if behind and not self._bounds.excludes(found.header.range):
@@ -313,7 +313,7 @@ class Reader:
                 if header.kind != BATCH:
                     if self._marks and first >= self._position:
                         item = StoredMark(MARKS[header.kind], header.watermark, header, found.payload)
-                elif whole and first >= self._position:  # the common case, without a question asked per batch
+                elif whole and first >= self._position:  # the fast path
                     self._position = behind = first + header.rows
                     payload = b"" if header.version == PLAIN else found.payload
                     item = _made(StoredBatch, (read_record_batch(data, schema), header, behind, payload))
@@ -329,7 +329,7 @@ class Reader:
                     del item
                 if self._over or stopped():
                     return
-        except Damaged:  # a segment that is trimmed while it is read may be written over: then it is gone
+        except Damaged:  # a segment that is trimmed while it is read may be overwritten: then its name is gone
             if segment_name(segment) in self._stream.files.names():
                 raise
             raise self._trimmed(segment) from None
@@ -343,5 +343,5 @@ class Reader:
     def _trimmed(self, number: int) -> DataError:
         return DataError(
             f"segment {number} of {self._stream.files.location} was trimmed while it was read: "
-            "register a reader to keep what it needs"
+            "register a reader to retain what it needs"
         )

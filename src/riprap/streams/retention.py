@@ -1,12 +1,12 @@
 """What may be deleted: whole finished segments, oldest first, never past a registered reader unless forced.
 
-A reader registers, in `readers/NAME.json`, the position of its *oldest* retained checkpoint: the earliest it may ever
-ask for again. Registering and trimming exclude each other (`Files.exclusive`), so a position that was accepted stays
-readable. A run registers too, with its directory: it holds what it would need to be resumed, until it has read its
-inputs to their end, or trimming is forced past it.
+A reader registers, in `readers/NAME.json`, the position of its *oldest* retained checkpoint: the earliest that it may
+read again. Registering and trimming exclude each other (`Files.exclusive`), so an accepted position stays readable. A
+run registers too, with its directory: it retains what it needs to be resumed, until it has read its inputs to their
+end, or trimming is forced past it.
 
 A crash while trimming leaves some of the segments deleted, oldest first. A damaged registration stops trimming. Before
-anything is deleted `trimmed.json` says up to where: rows that are gone without it were lost.
+anything is deleted, the new start is written to `trimmed.json`: rows that are missing without it were lost.
 """
 
 import re
@@ -34,12 +34,12 @@ class Reader:
 
 
 def register(files: Files, first: int, name: str, reader: Reader) -> None:
-    """`first` is the position of the stream's oldest row that is still there; called within `files.exclusive()`."""
+    """`first` is the position of the oldest retained row; called within `files.exclusive()`."""
     position = reader.position
     if not _NAME.match(name):
-        raise UsageError(f"a reader's name has letters, digits, '.', '_' and '-', and {name!r} has others")
+        raise UsageError(f"a reader's name may have letters, digits, '.', '_' and '-' only, not {name!r}")
     if position < first:
-        raise DataError(f"reader {name} asks for position {position}, and the stream was trimmed up to {first}")
+        raise DataError(f"reader {name} needs position {position}, but the stream was trimmed up to {first}")
     put_document(files, f"{READERS}/{name}.json", {key: value for key, value in asdict(reader).items() if value != ""})
 
 
@@ -60,7 +60,7 @@ def registered(files: Files) -> dict[str, Reader]:
     return found
 
 
-Discard = Callable[[Summary], None]  # what happens to the file of a segment that is trimmed, instead of deleting it
+Discard = Callable[[Summary], None]  # replaces the deletion of a trimmed segment's file
 
 
 def delete(files: Files, oldest_first: Sequence[Summary], force: bool, discard: Discard | None = None) -> list[Summary]:
@@ -73,7 +73,7 @@ def delete(files: Files, oldest_first: Sequence[Summary], force: bool, discard: 
             end = doomed[-1].next_position
             put_document(files, TRIMMED, {"position": end})
             for name, reader in readers.items():
-                if reader.run and reader.position < end:  # forced: that run cannot go on, and holds nothing any more
+                if reader.run and reader.position < end:  # forced: that run cannot resume, so its registration is void
                     unregister(files, name)
         for item in doomed:
             if discard is None:
@@ -97,7 +97,7 @@ def trimmed(files: Files) -> int:
 def enforce(
     files: Files, finished: Sequence[Summary], settings: StreamSettings, clock: Clock, discard: Discard | None = None
 ) -> None:
-    """Delete what the settings do not retain: what is too old, and what is too much. Called at every roll."""
+    """Delete segments beyond the age or size that the settings retain. Called at every roll."""
     if settings.retain_age is None and settings.retain_bytes is None:
         return
     excess = sum(item.end for item in finished) - (settings.retain_bytes or 0)

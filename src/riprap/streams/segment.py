@@ -1,7 +1,7 @@
 """A segment: one file of a stream, an Arrow IPC file once it is finished.
 
     "ARROW1\\0\\0"
-    schema message           framed; the schema's metadata holds the `Carry`: what was true of the stream before
+    schema message           framed; the schema's metadata has the `Carry`: the state of the stream before
     record batch messages    framed, positions contiguous; marks between them are batches without rows
     end-of-stream marker     from here on only in a finished segment
     index entries            one per run of about 64 KiB: position, offset, range of `_ts` and `_seq`
@@ -9,8 +9,8 @@
     Arrow's footer, its length, "ARROW1"
 
 A finished segment never changes. The newest may be open, and a crash may leave any prefix of it, with garbage behind
-what was synced. `walk` reads what is whole; `recover` says where that ends. A batch whose atomic append is incomplete
-counts as torn.
+the synced part. `walk` reads the whole messages; `recover` finds where they end. A batch whose atomic append is
+incomplete counts as torn.
 """
 
 import base64
@@ -45,12 +45,12 @@ from riprap.streams.segment_summary import RECORD_SIZE, Summary, unpacked
 from riprap.streams.stream_errors import Damaged
 from riprap.streams.stream_files import Readable
 
-RUN_BYTES = 64 << 10  # an index entry stands for the batches of about this many bytes
+RUN_BYTES = 64 << 10  # an index entry covers batches of about this many bytes
 
 ENTRY = np.dtype([(name, "<i8") for name in ("position", "offset", "min_ts", "max_ts", "min_seq", "max_seq")])
 _CARRY = b"riprap.carry"
 _NAME = re.compile(r"[0-9]{8,18}\.arrow")
-_found = tuple.__new__  # of a `LocatedMessage`, without asking how many there are
+_located = tuple.__new__  # builds a `LocatedMessage` without a check of its length
 
 
 def segment_name(number: int) -> str:
@@ -63,17 +63,17 @@ def segment_numbers(names: list[str]) -> list[int]:
 
 @dataclass(frozen=True)
 class Carry:
-    """What a segment inherits from those before it, so that no earlier one is ever needed to go on."""
+    """What a segment inherits from earlier ones, so that none of them is needed to continue the stream."""
 
     stream: bytes  # id of the stream
     segment: int
     position: int = 0
     producers: dict[int, tuple[int, int]] = field(default_factory=dict)  # producer → epoch, last sequence
-    last_ts: int = NOTHING  # greatest `_ts` and `_seq` so far
+    last_ts: int = NOTHING  # the greatest `_ts` and `_seq` so far
     last_seq: int = NOTHING
 
     def after(self, headers: Sequence[FrameHeader]) -> "Carry":
-        """What is true behind batches that follow."""
+        """The carry after these batches."""
         running = Running(self)
         for header in headers:
             running.add(header)
@@ -81,7 +81,7 @@ class Carry:
 
 
 class Running:
-    """A carry that moves on with every message."""
+    """A carry that is updated with every message."""
 
     def __init__(self, carry: Carry) -> None:
         self._stream, self.segment, self.position = carry.stream, carry.segment, carry.position
@@ -100,7 +100,7 @@ class Running:
 
 
 class LocatedMessage(NamedTuple):
-    """A message where it was found. `data` is all of it, or its header where only headers were asked for."""
+    """A message and its offset. `data` is all of it, or only its header."""
 
     offset: int
     header: FrameHeader
@@ -122,11 +122,11 @@ class Start(NamedTuple):
     carry: Carry
     written_at: int
     end: int  # offset of the first batch
-    reused: bool = False  # behind the last message may lie what the file held before
+    reused: bool = False  # bytes of the file's previous content may follow the last message
 
 
 class Builder:
-    """Accounts for the batches of one segment: what its index and footer will say."""
+    """Collects the index and footer of one segment, batch by batch."""
 
     def __init__(self, start: int) -> None:
         self.end = start  # offset behind the last message
@@ -141,7 +141,7 @@ class Builder:
 
     def add(self, header: FrameHeader, metadata: int) -> None:
         end, length = self.end, header.length
-        if header.kind == BATCH:  # Arrow's footer leaves marks out, so other Arrow readers never see one
+        if header.kind == BATCH:  # Arrow's footer omits marks, so other Arrow readers never see one
             self._blocks.append((end, metadata, length - metadata))
             self.rows += header.rows
         runs = self._runs
@@ -173,7 +173,7 @@ class Builder:
         )
 
     def finished(self, start: "Start", finished_at: int) -> tuple[Summary, bytes]:
-        """The record of the segment when it is finished, and everything that then lies behind its last batch."""
+        """The record of the finished segment, and everything that follows its last batch."""
         entries = self.entries().tobytes()
         blocks = np.array(self._blocks, np.int64).reshape(-1, 3)
         foot = footer(start.schema, blocks[:, 0], blocks[:, 1], blocks[:, 2])
@@ -218,7 +218,7 @@ def read_start(file: Readable) -> Start:
     """The schema message of a segment; raises `Damaged`."""
     data = memoryview(file.read_at(0, 64 << 10))
     if bytes(data[: len(FILE_START)]) != FILE_START:
-        raise Damaged(file.name, 0, "it does not begin as an Arrow file")
+        raise Damaged(file.name, 0, "it does not start like an Arrow file")
     header = _sound_header(file, data, len(FILE_START), len(FILE_START))
     if header.kind != SCHEMA:
         raise Damaged(file.name, len(FILE_START), "the first message is not a schema")
@@ -228,18 +228,18 @@ def read_start(file: Readable) -> Start:
         raise Damaged(file.name, len(FILE_START), wrong)
     schema = pa.ipc.read_schema(message)
     metadata = dict(schema.metadata)
-    told = json.loads(metadata.pop(_CARRY))
+    fields = json.loads(metadata.pop(_CARRY))
     carry = Carry(
-        base64.b64decode(told["stream"]),
-        told["segment"],
-        told["position"],
-        {int(name): (state[0], state[1]) for name, state in told["producers"].items()},
-        told["last_ts"],
-        told["last_seq"],
+        base64.b64decode(fields["stream"]),
+        fields["segment"],
+        fields["position"],
+        {int(name): (state[0], state[1]) for name, state in fields["producers"].items()},
+        fields["last_ts"],
+        fields["last_seq"],
     )
     if not file.name.endswith(segment_name(carry.segment)):
         raise Damaged(file.name, len(FILE_START), f"it is segment {carry.segment}, under the name of another")
-    reused = told.get("reused", False) is True
+    reused = fields.get("reused", False) is True
     end = len(FILE_START) + header.length
     return Start(schema.with_metadata(metadata or None), carry, header.written_at, end, reused)
 
@@ -255,9 +255,9 @@ def walk(
     file: Readable, stream: bytes, offset: int, end: int, position: int | None, bodies: bool = True
 ) -> Generator[LocatedMessage, None, None]:
     """The batches and marks from `offset` to `end`, each checked before it is yielded; raises `Damaged` at the first
-    that is not whole, or not the one that belongs there. `position`: of the first row, None where it is not known."""
+    that is incomplete or does not belong there. `position`: of the first row, None if unknown."""
     ahead = HEADER_SIZE
-    if bodies:  # a little that is left, as one who follows finds it, is read at once
+    if bodies:  # a short rest, as a following read finds it, is read at once
         ahead = end - offset if end - offset <= 4 * file.chunk else file.chunk
     chunk, at, before = pa.py_buffer(b""), 0, 0
     view, there = memoryview(chunk), 0
@@ -286,14 +286,14 @@ def walk(
                 raise Damaged(file.name, offset, wrong)
         else:
             length = HEADER_SIZE
-        yield _found(LocatedMessage, (offset, header, chunk.slice(at, length)))
+        yield _located(LocatedMessage, (offset, header, chunk.slice(at, length)))
         at += header.length
         offset += header.length
         position = header.position + header.rows
 
 
 class Recovered(NamedTuple):
-    """Where the whole batches of a segment end, and what is true of the stream there."""
+    """Where the whole batches of a segment end, and the state of the stream there."""
 
     builder: Builder
     carry: Carry
@@ -301,7 +301,7 @@ class Recovered(NamedTuple):
 
 
 def recover(file: Readable, start: Start) -> Recovered:
-    """Find the last whole, checksummed atomic append of a segment, looking at every byte before it."""
+    """Find the last whole, checksummed atomic append of a segment, checking every byte before it."""
     builder, carry, pending, reason = Builder(start.end), start.carry, [], ""
     try:
         for found in walk(file, carry.stream, start.end, file.size(), carry.position):
@@ -317,7 +317,7 @@ def recover(file: Readable, start: Start) -> Recovered:
 
 
 def read_summary(file: Readable) -> Summary | None:
-    """The record of a finished segment; None if it is not there or does not carry its check."""
+    """The record of a finished segment; None if it is missing or its checksum does not match."""
     size = file.size()
     tail = bytes(memoryview(file.read_at(max(0, size - 10), 10)))
     if tail[4:] != MAGIC:
@@ -330,7 +330,7 @@ def read_summary(file: Readable) -> Summary | None:
 
 
 def read_entries(file: Readable, summary: Summary) -> np.ndarray:
-    """The sparse index of a finished segment; from its headers where what is stored does not carry its check."""
+    """The sparse index of a finished segment; rebuilt from its headers if the checksum does not match."""
     data = memoryview(file.read_at(summary.end + len(END_OF_STREAM), summary.entries * ENTRY.itemsize))
     if _xxh3(data) == summary.entries_check:
         return np.frombuffer(data, ENTRY)
@@ -338,7 +338,7 @@ def read_entries(file: Readable, summary: Summary) -> np.ndarray:
 
 
 def scan_headers(file: Readable, start: Start, end: int) -> Builder:
-    """Account for the batches up to `end` by their headers alone; raises `Damaged` where one is not sound."""
+    """Collect the index of the batches up to `end` from their headers; raises `Damaged` if one is not sound."""
     builder = Builder(start.end)
     for found in walk(file, start.carry.stream, start.end, end, start.carry.position, bodies=False):
         builder.add(found.header, metadata_size(memoryview(found.data)))
@@ -346,5 +346,5 @@ def scan_headers(file: Readable, start: Start, end: int) -> Builder:
 
 
 def read_batch(found: LocatedMessage, schema: pa.Schema) -> pa.RecordBatch:
-    """Parse a message that `walk` has checked. Without a copy: the batch keeps the chunk it lies in."""
+    """Parse a message that `walk` has checked. Zero copy: the batch references the chunk that contains it."""
     return pa.ipc.read_record_batch(found.data, schema)

@@ -1,9 +1,8 @@
 """The catalogue: the records of all finished segments, so that opening a stream reads one file and not all of them.
 
-A file of 120-byte records (`summary.py`), ascending by segment, each with its own check; written whole whenever a
-segment is finished. It holds nothing that the segments do not: a record that is missing or damaged is taken from the
-end of its segment, or, if that is damaged too, made again from the segment's headers. Which segments exist is decided
-by the listing.
+A file of 120-byte records (`segment_summary.py`), ascending by segment, each with its own checksum; rewritten whenever
+a segment is finished. It is redundant: a missing or damaged record is read from the end of its segment or, if that is
+damaged too, rebuilt from the segment's headers. The directory listing decides which segments exist.
 """
 
 from bisect import bisect_left, bisect_right
@@ -23,14 +22,14 @@ CATALOGUE = "catalogue"
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The finished segments that exist, oldest first, and the number of the open one, if there is one."""
+    """The finished segments that exist, oldest first, and the number of the open one, if any."""
 
     finished: tuple[Summary, ...]
     open: int | None
 
     @cached_property
     def _greatest_ts(self) -> list[int]:
-        """Greatest `_ts` up to and with each segment: ascending, whatever the order of the rows."""
+        """The greatest `_ts` up to and including each segment: ascending, whatever the order of the rows."""
         return list(accumulate((item.range.max_ts for item in self.finished), max))
 
     @cached_property
@@ -50,7 +49,7 @@ class Catalogue:
         return max(by_position, by_ts, by_seq)
 
     def first_marked(self, position: int) -> int:
-        """Index of the first segment that can have marks at `position`: the one that ends there has."""
+        """Index of the first segment that can have marks at `position`: one that ends there can."""
         return bisect_left([item.next_position for item in self.finished], position)
 
     @property
@@ -81,7 +80,7 @@ def store(files: Files, finished: tuple[Summary, ...]) -> None:
 
 
 def _recorded(files: Files) -> dict[int, Summary]:
-    """The records that carry their check."""
+    """The records whose checksum matches."""
     try:
         data = files.get(CATALOGUE)
     except FileNotFoundError:
@@ -96,12 +95,12 @@ def _summarized(files: Files, number: int, must_be_finished: bool) -> Summary | 
     try:
         summary = read_summary(file)
         if summary is not None and summary.segment != number:
-            summary = None  # another segment under this name: going on behind it would overwrite one that is sound
+            summary = None  # another segment under this name: continuing after it would overwrite a sound one
         if summary is not None or not must_be_finished:
             return summary
         start = read_start(file)
         builder, last = Builder(start.end), start.written_at
-        try:  # the batches end where the headers do; if that is too early, the next segment's position will tell
+        try:  # the batches end where the headers do; if that is too early, the next segment's position shows it
             for found in walk(file, start.carry.stream, start.end, file.size(), start.carry.position, bodies=False):
                 builder.add(found.header, metadata_size(memoryview(found.data)))
                 last = found.header.written_at

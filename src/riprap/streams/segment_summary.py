@@ -1,6 +1,6 @@
-"""The record of a finished segment: it closes the segment's index, and a row of them is the catalogue.
+"""The record of a finished segment: it closes the segment's index, and the catalogue is a sequence of them.
 
-120 bytes, fifteen little-endian 64-bit integers: the fields of `Summary` in their order, then the check over them.
+120 bytes, fifteen little-endian 64-bit integers: the fields of `Summary` in order, then their checksum.
 """
 
 import struct
@@ -22,8 +22,8 @@ class Summary:
     position: int  # of the first row
     rows: int
     batches: int
-    end: int  # offset behind the last batch; the file is a little longer
-    range: Range  # of `_ts` and `_seq`: four integers; NOTHING where there are no rows
+    end: int  # offset after the last batch; the file is a little longer
+    range: Range  # of `_ts` and `_seq`: four integers; NOTHING without rows
     created_at: int  # wall clock, microseconds since 1970-01-01 UTC
     finished_at: int
     entries: int  # in the segment's index
@@ -43,7 +43,7 @@ class Summary:
 
 
 def unpacked(data: bytes) -> Summary | None:
-    """None if the record does not carry its check."""
+    """None if the checksum of the record does not match."""
     if len(data) != RECORD_SIZE or _CHECK.unpack(data[_RECORD.size :])[0] != xxhash.xxh3_64_intdigest(
         data[: _RECORD.size]
     ):

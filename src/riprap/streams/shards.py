@@ -1,8 +1,8 @@
-"""Persistent streams that together are one: what a sink of several shards writes.
+"""A sharded persistent stream: the output of a sink with several shards.
 
-    NAME/0, NAME/1, …    a stream each, in the order of its own keys
+    NAME/0, NAME/1, …    one stream each, in key order
 
-Whoever wants one order sorts by the order key, which is unique over all of them.
+To get a total order, sort by the order key, which is unique across the shards.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ from riprap.streams.stream import PersistentStream
 
 
 def shards(location: str | Path) -> list[str]:
-    """The streams at a location, a real path: itself, or those in its numbered directories, in their order."""
+    """The streams at a location, a real path: the location itself, or its numbered directories, in order."""
     path = Path(location)
     if files.exists(path / DESCRIPTION) or not files.is_directory(path):
         return [str(location)]
@@ -25,7 +25,7 @@ def shards(location: str | Path) -> list[str]:
 
 
 def read_table(location: str | Path) -> pa.Table:
-    """All rows, in the order of their keys where they come from several; raises what was lost of a stream."""
+    """All rows, in key order if there are several shards; raises `Damaged` if data was lost."""
     paths = shards(files.real(location))
     tables = []
     for path in paths:

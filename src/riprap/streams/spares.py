@@ -1,11 +1,11 @@
-"""Segments that were trimmed, to be written again.
+"""Reuse of the files of trimmed segments.
 
-A page that the system has to find before it can be written takes three to thirty times as long to write as one that
-the file has already. So the files of a few trimmed segments are kept, and the next segments are written over them.
+Writing to a page that the system has to allocate first takes three to thirty times as long as writing to one that the
+file already has. So the files of a few trimmed segments are retained, and the next segments overwrite them.
 
-What lay in such a file lies behind the new end until it is overwritten. It is never taken for something new: a file is
-used again only by a segment that begins behind every position in it, and a reader wants the expected position of each
-message. A finished segment has no such rest, nor has one whose writer closed it.
+The previous content stays behind the new end until it is overwritten. It is never mistaken for new data: a file is
+reused only by a segment that starts after every position in it, and a reader checks the expected position of each
+message. A finished segment has no such rest, and neither has one whose writer closed it.
 """
 
 import contextlib
@@ -15,34 +15,34 @@ from riprap.base import files
 from riprap.streams.segment import segment_name
 from riprap.streams.segment_summary import Summary
 
-MOST = 4
-_ENDING = ".spare.tmp"  # which every listing leaves out
+MAX_SPARES = 4
+_ENDING = ".spare.tmp"  # omitted from every listing
 
 
 class Spares:
-    """Of one writer."""
+    """The spare files of one writer."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._waiting: list[tuple[int, Path]] = []  # position behind the last row, file
+        self._waiting: list[tuple[int, Path]] = []  # position after the last row, file
         for name in files.names(directory):
             if name.endswith(_ENDING):  # left by a writer that was killed
                 files.unlink(directory / name, missing_ok=True)
 
     def keep(self, trimmed: Summary) -> None:
-        """Take the file of a segment that nobody will read again, or delete it where there are enough."""
+        """Retain the file of a trimmed segment, or delete it if there are enough."""
         path = self._directory / segment_name(trimmed.segment)
-        if len(self._waiting) >= MOST:
+        if len(self._waiting) >= MAX_SPARES:
             files.unlink(path, missing_ok=True)
             return
         spare = path.with_name(path.name + _ENDING)
-        with contextlib.suppress(FileNotFoundError):  # somebody else has deleted it
+        with contextlib.suppress(FileNotFoundError):  # deleted by another process
             files.rename(path, spare)
             files.truncate(spare, trimmed.end)  # without its record, so that it does not look finished
             self._waiting.append((trimmed.next_position, spare))
 
     def take(self, name: Path, position: int) -> bool:
-        """Give a spare file another name, for a segment that begins at `position`; False: there is none."""
+        """Rename a spare file for a segment that starts at `position`; False: there is none."""
         while self._waiting and self._waiting[0][0] < position:
             with contextlib.suppress(FileNotFoundError):
                 files.rename(self._waiting.pop(0)[1], name)

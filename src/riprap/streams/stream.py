@@ -1,4 +1,4 @@
-"""The persistent stream: the durable image of a stream over time. One object to create, write, read and trim it."""
+"""The persistent stream: the durable image of a stream. One object to create, write, read and trim it."""
 
 import os
 import threading
@@ -42,15 +42,15 @@ Time = int | str | datetime  # microseconds, ISO 8601 text (UTC where it names n
 
 
 class PersistentStream:
-    """Made by `PersistentStream.create` or `PersistentStream.open`; any number of them, in any number of processes,
-    for one location."""
+    """Created by `PersistentStream.create` or `PersistentStream.open`. Any number of objects, in any number of
+    processes, may refer to one location."""
 
     def __init__(self, files: Files, spool: Path | None, description: Description, clock: Clock) -> None:
         self.files = files
         self.description = description
         self.clock = clock
-        self._spool = spool  # the directory of the open segment; None: a remote location, seen from elsewhere
-        self._real = "" if spool is None else os.path.realpath(spool)  # looked up once: readers ask at every turn
+        self._spool = spool  # the local directory of the open segment; None: a remote location, read only
+        self._real = "" if spool is None else os.path.realpath(spool)  # resolved once: readers need it often
         self._catalogue: Catalogue | None = None
 
     @classmethod
@@ -63,11 +63,11 @@ class PersistentStream:
         clock: Clock = SYSTEM_CLOCK,
         **settings: Any,
     ) -> "PersistentStream":
-        """A new stream; `settings` are the fields of `StreamSettings`. A remote location needs a local `spool`
-        directory."""
+        """Create a stream; `settings` are the fields of `StreamSettings`. A remote location needs a local `spool`
+        directory for writing."""
         files, directory = _placed(location, spool)
         if is_stream(files):
-            raise UsageError(f"{files.location} is a stream already: open it, or choose another location")
+            raise UsageError(f"{files.location} is already a stream: open it, or choose another location")
         unknown = [name for name in settings if name not in StreamSettings.__dataclass_fields__]
         if unknown:
             raise UsageError(f"unknown setting {unknown[0]}: {known(StreamSettings.__dataclass_fields__, unknown[0])}")
@@ -87,19 +87,19 @@ class PersistentStream:
         return self.description.schema
 
     def writer(self, *, producer: str = "", epoch: int = 0, beside: bool = True) -> StreamWriter:
-        """Append as `producer`, in its life number `epoch`. One writer at a time; an older epoch is refused.
+        """Append as incarnation `epoch` of `producer`. One writer at a time; an older epoch is fenced.
 
-        `beside`: appends of an async stream may be written a little later; else each is written when `append` is
-        over, for those who do not look at what it returns.
+        `beside`: appends of an async stream may be written shortly after `append` returns. If False, each is written
+        when `append` returns, for callers that ignore the future.
         """
         if self._spool is None:
             raise UsageError(
-                f"writing to {self.files.location} needs a local directory for the open segment: give spool="
+                f"writing to {self.files.location} needs a local directory for the open segment: pass spool="
             )
         own.make(self._spool)
         for name in (MARK, catalogues.CATALOGUE):
             if own.is_directory(self._spool / name):
-                raise Damaged(str(self._spool / name), 0, "it is a directory; remove it, and it is made again")
+                raise Damaged(str(self._spool / name), 0, "it is a directory; remove it, and it is created again")
         self._catalogue = None
         self.description = load_description(self.files)
         return StreamWriter(self.files, self._spool, self.description, producer, epoch, self.clock, beside=beside)
@@ -120,11 +120,11 @@ class PersistentStream:
         stop: threading.Event | None = None,
         marks: bool = False,
     ) -> Reader:
-        """Batches of the rows within all the bounds (ends are exclusive), in the order in which they were appended.
+        """Batches of the rows within all the bounds (ends are exclusive), in append order.
 
-        Without `follow`, up to what is stable now. With it, also what comes: until the generator is closed, `stop` is
-        set, an end is passed, or nothing came for `idle` seconds. With `marks`, a `StoredMark` for each mark at or
-        behind `from_position` as well, in its place.
+        Without `follow`, up to the current stable end. With it, also later appends, until the reader is closed, `stop`
+        is set, an end is passed, or nothing was appended for `idle` seconds. With `marks`, also a `StoredMark` for each
+        mark at or after `from_position`, in its place.
         """
         self.description = load_description(self.files)
         bounds = Bounds(
@@ -137,7 +137,7 @@ class PersistentStream:
             after_key,
         )
         if marks and bounds != Bounds(from_position):
-            raise UsageError("marks are read from a position on: leave the other bounds out, or leave out marks=True")
+            raise UsageError("marks=True allows only from_position as a bound: leave out the others, or marks=True")
         for name in columns or ():
             if name not in self.schema.names:
                 raise UsageError(f"the stream has no column {name}: {known(self.schema.names, name)}")
@@ -152,7 +152,7 @@ class PersistentStream:
         return None if self._spool is None else written_here(self._real)
 
     def stable(self) -> Mark:
-        """How far the stream may be read: everything before is stable and whole. Costs the reading of 64 bytes."""
+        """The end up to which the stream may be read: everything before it is stable and whole. Reads 64 bytes."""
         live = self.live()
         if live is not None:
             return live.mark
@@ -162,11 +162,11 @@ class PersistentStream:
         return self._found_end()
 
     def wait(self, known: Mark, seconds: float) -> bool:
-        """Until another process has moved the end from `known`, or about `seconds`; False, at once, if none tells."""
+        """Wait about `seconds` until another process has moved the end from `known`; False, at once, without a mark."""
         return self._spool is not None and watch(self._spool, known, seconds, self.clock)
 
     def _may_be_stale(self, mark: Mark) -> bool:
-        """Behind the mark lies something, and nobody is writing: a crash kept the mark from moving."""
+        """Whether there are bytes behind the mark and no writer is active: a crash prevented an update of the mark."""
         assert self._spool is not None
         try:
             size = os.path.getsize(self._spool / segment_name(mark.segment))
@@ -177,7 +177,7 @@ class PersistentStream:
         return size < mark.offset or not self._rest_of_another(mark)
 
     def _rest_of_another(self, mark: Mark) -> bool:
-        """Whether what lies behind the mark is only what the file held before it was used again."""
+        """Whether the bytes behind the mark are only left over from before the file was reused."""
         assert self._spool is not None
         file = LocalFiles(self._spool).open(segment_name(mark.segment))
         try:
@@ -191,7 +191,7 @@ class PersistentStream:
             file.close()
 
     def _found_end(self) -> Mark:
-        """The end without help of a mark: that of the last whole append, which is then made stable."""
+        """The end without a mark: that of the last whole append, which is then made stable."""
         self._catalogue = found = catalogues.load(self.files)
         end = Mark(-1, 0, found.next_position, max((item.range.max_ts for item in found.finished), default=NOTHING), 0)
         if found.open is None or self._spool is None:
@@ -207,16 +207,16 @@ class PersistentStream:
         return Mark(found.open, recovered.builder.end, recovered.carry.position, recovered.carry.last_ts, 0)
 
     def loss(self) -> Damaged | None:
-        """What the mark promises and is not there; also a mark that is missing or says nothing, as it cannot be told.
+        """Acknowledged data that is missing; also a missing or damaged mark, since loss cannot be ruled out then.
 
-        A crash leaves no such thing: it leaves a mark that may be older than the bytes (see `mark.py`). Nor are
-        the first rows gone unless `trimmed.json` says so.
+        A crash does not cause this: it leaves a mark that may be older than the bytes (see `mark.py`). The first rows
+        are missing only if `trimmed.json` records it.
         """
-        first = self.first_position()  # before what was trimmed: that is written before anything goes
+        first = self.first_position()  # read before `trimmed.json`, which is written before anything is deleted
         try:
             if first > retention.trimmed(self.files):
                 return Damaged(
-                    self.files.location, 0, f"the rows before position {first} are gone, and nobody trimmed them"
+                    self.files.location, 0, f"the rows before position {first} are missing, and they were not trimmed"
                 )
         except Damaged as damage:
             return damage
@@ -224,9 +224,9 @@ class PersistentStream:
             return None
         mark = read_mark(self._spool)
         if mark is None:
-            path, unknown = self._spool / MARK, "so it cannot be told how much of the stream has to be there"
+            path, unknown = self._spool / MARK, "so it is unknown how much of the stream should exist"
             if own.exists(path):
-                return Damaged(str(path), 0, f"its check does not hold, {unknown}")
+                return Damaged(str(path), 0, f"its checksum does not match, {unknown}")
             names = self.files.names()
             begun = segment_numbers(names) or catalogues.CATALOGUE in names
             return Damaged(str(path), 0, f"it is missing, {unknown}") if begun else None
@@ -241,7 +241,7 @@ class PersistentStream:
         return Damaged(name, reached, f"{mark.offset - reached} acknowledged bytes are missing from here on")
 
     def require_whole(self) -> "PersistentStream":
-        """This stream; raises what was lost of it. For whoever takes all of it and would not notice."""
+        """This stream; raises `Damaged` if data was lost. For readers of the whole stream that would not notice."""
         loss = self.loss()
         if loss is not None:
             raise loss
@@ -254,7 +254,7 @@ class PersistentStream:
         return self._catalogue
 
     def first_position(self) -> int:
-        """Of the oldest row that is still there."""
+        """The position of the oldest retained row."""
         found = self.catalogue()
         if found.finished:
             return found.finished[0].position
@@ -269,9 +269,9 @@ class PersistentStream:
             file.close()
 
     def register_reader(self, name: str, position: int, *, run: str = "") -> None:
-        """Keep everything from `position` on, the oldest that the reader may ask for again. Call again to move on.
+        """Retain everything from `position` on, the oldest that the reader may need again. Call again to advance.
 
-        `run`: the directory of the run that reads it, for whoever asks why it is kept.
+        `run`: the directory of the run that reads it, to show why it is retained.
         """
         with self.files.exclusive():
             retention.register(self.files, self.first_position(), name, retention.Reader(position, run))
@@ -284,7 +284,7 @@ class PersistentStream:
         return {name: reader.position for name, reader in retention.registered(self.files).items()}
 
     def held_by(self) -> dict[str, str]:
-        """Readers that belong to runs, and the directories of those."""
+        """By reader that belongs to a run: the directory of the run."""
         return {name: reader.run for name, reader in retention.registered(self.files).items() if reader.run}
 
     def trim(
@@ -295,12 +295,13 @@ class PersistentStream:
         force: bool = False,
         discard: retention.Discard | None = None,
     ) -> list[Summary]:
-        """Delete the finished segments that lie wholly before a position or a time, as far as registered readers allow.
+        """Delete the finished segments that lie entirely before a position or a time, as far as registered readers
+        allow.
 
-        `force` ignores the readers; `discard` is its writer's. Returns the records of what was deleted.
+        `force` ignores the readers; `discard` is `StreamWriter.discard`. Returns the records of the deleted segments.
         """
         if (before_position is None) == (before_ts is None):
-            raise UsageError("trim needs one of before_position and before_ts")
+            raise UsageError("trim needs either before_position or before_ts")
         found = self.catalogue()
         candidates = found.finished if found.open is not None else found.finished[:-1]
         limit = None if before_ts is None else as_microseconds(before_ts)

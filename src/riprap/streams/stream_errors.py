@@ -1,10 +1,10 @@
-"""What can go wrong with a stream besides bad arguments."""
+"""Errors of streams, other than bad arguments."""
 
 from riprap.base.errors import DataError
 
 
 class Damaged(DataError):
-    """Bytes of a stream that do not carry their checksum. Names the file and the offset of the first bad message."""
+    """Bytes of a stream whose checksum does not match. Names the file and the offset of the first bad message."""
 
     def __init__(self, file: str, offset: int, what: str) -> None:
         super().__init__(
@@ -20,7 +20,7 @@ class Damaged(DataError):
 
 
 class Fenced(DataError):
-    """An append by a producer that a newer epoch of itself has replaced. Nothing of it was acknowledged."""
+    """A newer epoch has replaced the producer. Its later appends are not acknowledged."""
 
 
 class Busy(DataError):

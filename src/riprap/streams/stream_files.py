@@ -1,14 +1,14 @@
 """Every file operation of a stream, behind one small interface.
 
-`Files` knows whole-file writes, positioned reads, listing and deletion: what every pyarrow file system can do, those of
-object stores without append and without rename included. Only the open segment needs more, and it always lies in a
-local directory (see `writer.py`).
+`Files` offers whole-file writes, positioned reads, listing and deletion: what every pyarrow file system supports,
+including object stores without append and rename. Only the open segment needs more, and it is always in a local
+directory (see `writer.py`).
 
     LocalFiles    a directory of this machine. `put` is atomic and durable: temporary file, fsync, rename, fsync of the
                   directory. A crash leaves the old file or the new one, and perhaps a `.tmp`, which is ignored.
     RemoteFiles   a pyarrow file system. `put` writes the name directly, as object stores have no rename; there a file
                   appears when it is closed. Where it appears earlier (HDFS), a crash leaves a torn file: documents and
-                  segments carry checksums, so it is taken for absent and uploaded again.
+                  segments have checksums, so it counts as absent and is uploaded again.
 
 Documents are small JSON files with a checksum over the rest of their content.
 """
@@ -32,21 +32,21 @@ from riprap.base.disk import DiskFull, when_room
 from riprap.base.errors import UsageError
 from riprap.streams.stream_errors import Damaged
 
-_DIRECTORY = "it is a directory, and a file was written there"
+_DIRECTORY = "it is a directory, but a file is expected"
 
 
 class Readable(Protocol):
     """An open file. Reads past its end are short, as the system's are."""
 
     name: str
-    chunk: int  # bytes that are worth reading at once
+    chunk: int  # efficient read size in bytes
 
     def size(self) -> int: ...
 
     def read_at(self, offset: int, size: int) -> pa.Buffer: ...
 
     def named(self) -> bool:
-        """Whether what is open is still the file of that name; False where that would cost as much as opening it."""
+        """Whether the name still refers to the open file; False where the check would cost as much as opening it."""
 
     def close(self) -> None: ...
 
@@ -68,13 +68,13 @@ class Files(Protocol):
         """Write the whole file, replacing one of that name; `data` is anything with a buffer."""
 
     def sink(self, name: str) -> pa.NativeFile:
-        """Write a whole file bit by bit; a crash may leave a part of it, so its name is told only when it is closed."""
+        """Write a file incrementally; a crash may leave a part of it, so publish its name only after closing it."""
 
     def delete(self, name: str) -> None:
-        """Deleting what is not there is no error."""
+        """A missing file is not an error."""
 
     def exclusive(self) -> AbstractContextManager[object]:
-        """Keeps registering and trimming apart, between processes too; remote locations offer no such thing."""
+        """Mutual exclusion of registering and trimming, across processes; remote locations do not support it."""
 
 
 class LocalFiles:
@@ -145,9 +145,9 @@ class LocalFiles:
 
 
 class LocalReadable:
-    """Reads with `pread`: a failing disk is an error, and a file that a recovering writer shortens is a short read."""
+    """Reads with `pread`: a failing disk is an error, and a file that a recovering writer truncates is a short read."""
 
-    chunk = 512 << 10  # stays in the processor's cache while it is checked; mapping the file instead was slower
+    chunk = 512 << 10  # fits into the CPU cache while it is checked; mapping the file was slower
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
@@ -224,7 +224,7 @@ class RemoteFiles:
 
 
 class SpooledFiles:
-    """A remote location whose newest segments lie in a local directory, the spool, until they are uploaded."""
+    """A remote location whose newest segments are in a local directory, the spool, until they are uploaded."""
 
     def __init__(self, remote: Files, spool: LocalFiles) -> None:
         self.location = remote.location
@@ -283,8 +283,8 @@ class RemoteReadable:
 
 
 def files_at(location: "str | os.PathLike[str] | Files") -> Files:
-    """What a user names: a directory for a path or a `file:` URI; any other URI is a pyarrow file system; `Files` are
-    themselves."""
+    """The files at a user's location: a directory for a path or a `file:` URI, a pyarrow file system for any other URI;
+    `Files` are returned as they are."""
     if not isinstance(location, str | os.PathLike):
         return location
     text = os.fspath(location)
@@ -303,7 +303,7 @@ def put_document(files: Files, name: str, content: Mapping[str, Any]) -> None:
 
 
 def get_document(files: Files, name: str) -> dict[str, Any]:
-    """Raises `FileNotFoundError`, or `Damaged` when the content does not carry its checksum."""
+    """Raises `FileNotFoundError`, or `Damaged` if the checksum of the content does not match."""
     try:
         content = json.loads(files.get(name))
         check = content.pop("check")

@@ -1,8 +1,7 @@
-"""Syncs beside the writer, for streams whose appends do not wait for one (`stability="async"`).
+"""Background syncs, for streams whose appends do not wait for one (`stability="async"`).
 
-A sync of much that was written takes as long as the disk does. Nobody waits for it here, so it must not hold up what is
-appended meanwhile: it runs in a thread of its own, on a descriptor of its own, one at a time. What goes wrong is raised
-by the next look.
+A sync of much data is slow. No append waits for it here, so it must not block later appends: it runs in its own thread,
+on its own descriptor, one at a time. An error is raised by the next call of `busy`.
 """
 
 import os
@@ -10,7 +9,7 @@ import threading
 
 
 class BackgroundSync:
-    """Of one writer."""
+    """The background syncs of one writer."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
@@ -23,7 +22,7 @@ class BackgroundSync:
         return self._thread is not None and self._thread.is_alive()
 
     def start(self, file: int) -> None:
-        """Sync what was written to a file so far; it may be closed meanwhile."""
+        """Sync what was written to a file so far; the file may be closed in the meantime."""
         self._thread = threading.Thread(target=self._run, args=(os.dup(file),), name="riprap-sync", daemon=True)
         self._thread.start()
 
@@ -36,6 +35,6 @@ class BackgroundSync:
             os.close(file)
 
     def close(self) -> None:
-        """Wait for one that is under way."""
+        """Wait for a running sync."""
         if self._thread is not None:
             self._thread.join()

@@ -1,8 +1,8 @@
-"""Check every byte of a stream that carries a checksum, and say where it does not hold.
+"""Check every checksummed byte of a stream, and report all damage.
 
-Goes on behind damage wherever it can find the next message: behind one whose header is sound, else at the next entry of
-the segment's index. A torn end of the open segment is what a crash leaves, not damage, as long as everything is there
-that the mark promises.
+It continues after damage wherever it can find the next message: after one whose header is sound, else at the next entry
+of the segment's index. A torn end of the open segment is the result of a crash, not damage, as long as everything
+before the mark is complete.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,8 +35,8 @@ class Report:
     damage: list[Damage] = field(default_factory=list)
 
 
-def verify(stream: PersistentStream, watermark: Callable[[int, int], None] = lambda done, of: None) -> Report:
-    """`watermark` is told the bytes done and the bytes there are, after each segment."""
+def verify(stream: PersistentStream, progress: Callable[[int, int], None] = lambda done, of: None) -> Report:
+    """`progress` is called after each segment with the bytes checked and the total."""
     report = Report()
     end = stream.stable()
     found = stream.catalogue(end)
@@ -44,10 +44,10 @@ def verify(stream: PersistentStream, watermark: Callable[[int, int], None] = lam
     expected: int | None = None
     for item in found.finished:
         expected = _verify_segment(stream, report, item.segment, item.end, item, expected)
-        watermark(report.bytes, total)
+        progress(report.bytes, total)
     if end.segment >= 0 and found.open == end.segment:
         _verify_segment(stream, report, end.segment, end.offset, None, expected)
-        watermark(report.bytes, total)
+        progress(report.bytes, total)
     loss = stream.loss()
     if loss is not None:
         report.damage.append(Damage(loss.file, loss.offset, loss.what))
@@ -61,7 +61,7 @@ def verify(stream: PersistentStream, watermark: Callable[[int, int], None] = lam
 def _verify_segment(
     stream: PersistentStream, report: Report, number: int, end: int, recorded: Summary | None, expected: int | None
 ) -> int | None:
-    """Adds to the report; returns the position that the next segment must begin with."""
+    """Adds to the report; returns the position with which the next segment must start."""
     try:
         file = stream.files.open(segment_name(number))
     except FileNotFoundError:  # trimmed since it was listed
@@ -71,7 +71,7 @@ def _verify_segment(
         report.bytes += end
         start = read_start(file)
         if expected is not None and start.carry.position != expected:
-            missing = f"it begins at position {start.carry.position}, the one before it ends at {expected}"
+            missing = f"it starts at position {start.carry.position}, but the segment before it ends at {expected}"
             report.damage.append(Damage(file.name, 0, missing))
         position = start.carry.position
         for item in _batches(file, start, end, recorded):
@@ -123,7 +123,7 @@ def _next_message(file: Readable, offset: int, end: int, recorded: Summary | Non
 
 
 def _ending_damage(file: Readable, recorded: Summary) -> Iterator[Damage]:
-    """What is wrong behind the batches of a finished segment: its index, record and Arrow's footer."""
+    """Damage after the batches of a finished segment: in its index, record or Arrow's footer."""
     if read_summary(file) != recorded:
         yield Damage(file.name, recorded.end, "its record is damaged; the catalogue has it")
     behind = memoryview(file.read_at(recorded.end, file.size() - recorded.end))
@@ -131,6 +131,6 @@ def _ending_damage(file: Readable, recorded: Summary) -> Iterator[Damage]:
     if bytes(behind[: len(END_OF_STREAM)]) != END_OF_STREAM:
         yield Damage(file.name, recorded.end, "Arrow's end-of-stream marker is damaged; batches are read without it")
     if xxh3_64_intdigest(behind[len(END_OF_STREAM) : entries_end]) != recorded.entries_check:
-        yield Damage(file.name, recorded.end, "its index is damaged; the batches' headers serve instead")
+        yield Damage(file.name, recorded.end, "its index is damaged; the batches' headers are used instead")
     if xxh3_64_intdigest(behind[entries_end + RECORD_SIZE :]) != recorded.footer_check:
         yield Damage(file.name, recorded.end, "Arrow's footer is damaged; other Arrow readers may not open the file")

@@ -1,10 +1,10 @@
 """Appending: batches in, futures out, many appends per sync.
 
-`append` checks the batch in the caller's thread and queues it; one thread per writer takes everything queued, writes it
-with one system call, syncs once, publishes how far the stream is stable, and completes the futures (group commit).
-While a sync runs, the next group gathers. `append` blocks while `outstanding` appends or bytes wait, so memory is
-bounded. Where no append waits for a sync, what is queued is written by who appends; but small appends that come quickly
-are gathered for a millisecond, and those that may lie in one entry are joined (`gathering.py`).
+`append` checks the batch in the caller's thread and queues it; one thread per writer writes everything queued with one
+system call, syncs once, publishes how far the stream is stable, and completes the futures (group commit). While a sync
+runs, the next group accumulates. `append` blocks while `outstanding` appends or bytes wait, so memory is bounded. Where
+no append waits for a sync, the appending thread writes the queue; but small appends in quick succession are gathered
+for a millisecond, and those that may share one entry are joined (`gathering.py`).
 
 When an append counts as done, by the stream's `stability`:
 
@@ -12,15 +12,15 @@ When an append counts as done, by the stream's `stability`:
     async   after write: it survives a crash of the process; synced about once a second and when the segment is finished
     none    at once: it is written soon, and may be lost in any crash
 
-Whatever the setting, what is lost is a tail: never a batch whose successor is there, never a part of an atomic append.
+In each case only a tail can be lost: never a batch whose successor survives, never a part of an atomic append.
 
-Identity: a *producer* (a name) numbers its appends with rising sequences, and each life of it has a higher *epoch*.
-An append whose sequence is not higher than the last one stored for the producer is a repetition: it is acknowledged
-and not written. A *mark* is an append without rows: a punctuation, which has a sequence of its own, or any other kind,
-which carries the sequence of what it follows and may be told again. A *record* belongs to the append that it is written
-with: after any crash both are there or neither, and a repetition writes neither.
+Identity: a *producer* (a name) numbers its appends with ascending sequences, and each incarnation of it has a higher
+*epoch*. An append whose sequence is not higher than the last one stored for the producer is a repetition: it is
+acknowledged and not written. A *mark* is an append without rows: a punctuation, which has its own sequence, or any
+other kind, which has the sequence of the append before it and may be repeated. A *record* belongs to the append that it
+is written with: after any crash either both exist or neither, and a repetition writes neither.
 
-A writer that fails (disk full, fenced) stays failed; opening another recovers.
+A writer that fails (disk full, fenced) stays failed; opening another one recovers the stream.
 """
 
 import os
@@ -39,7 +39,7 @@ import pyarrow as pa
 from riprap.base.clock import Clock
 from riprap.base.errors import UsageError
 from riprap.graph.order_keys import OrderKey
-from riprap.streams.body import SMALLEST, Part, Template, nothing_of
+from riprap.streams.body import SMALLEST, Part, Template, empty_batch
 from riprap.streams.description import Description, evolved, store_description
 from riprap.streams.frame import (
     BATCH,
@@ -68,13 +68,13 @@ from riprap.streams.syncing import BackgroundSync
 _KINDS: dict[str, int] = {name: kind for kind, name in MARKS.items()}
 
 _SYNC_EVERY = 1_000_000  # microseconds between syncs where stability is "async"
-_SYNC_BYTES = 16 << 20  # or so many bytes
-GATHERED = 0.001  # seconds between two commits of one who gathers
-_ENOUGH = 256 << 10  # bytes that do not wait for others
+_SYNC_BYTES = 16 << 20  # or this many bytes
+GATHERED = 0.001  # seconds between two commits while appends are gathered
+_ENOUGH = 256 << 10  # bytes that are written without waiting for more
 
 
 class Appended(NamedTuple):
-    """Where an append lies. `repeated`: it was there already, or so the sequence says, and nothing was written."""
+    """The place of an append. `repeated`: according to its sequence it was stored already, so nothing was written."""
 
     position: int  # of its first row; of a repetition, the end of the stream
     rows: int
@@ -85,7 +85,7 @@ _Messages = tuple[FramedMessage, ...]
 
 
 class _Append(NamedTuple):
-    messages: _Messages | Unframed  # which are framed when they are written, perhaps with others
+    messages: _Messages | Unframed  # `Unframed` is framed when it is written, perhaps joined with others
     batches: tuple[pa.RecordBatch, ...]
     appended: Appended
     future: "Future[Appended]"
@@ -96,7 +96,7 @@ _Serialized = tuple[pa.Buffer | bytearray, Sequence[Part]]  # a message, and par
 
 
 class StreamWriter:
-    """Made by `Stream.writer`. May be used from several threads; appends are numbered in the order of the calls."""
+    """Created by `PersistentStream.writer`. Thread-safe; appends are numbered in the order of the calls."""
 
     def __init__(
         self,
@@ -113,16 +113,16 @@ class StreamWriter:
         self._committed_at = 0.0
         self._files = files
         self._description = description
-        self._nothing, self._template = nothing_of(description.schema), Template(description.schema)
+        self._empty, self._template = empty_batch(description.schema), Template(description.schema)
         self._order = AppendOrder(description)
         self._stability = description.settings.stability
-        self._row_bytes = 0.0  # of the last batch: what the next one will be like
+        self._row_bytes = 0.0  # of the last batch: an estimate for the next one
         self._clock = clock
         self._producer = producer_id(producer)
         self._lock = acquire(directory, producer, epoch, clock)
         try:
             if not (directory / MARK).exists() and not segment_numbers(files.names()):
-                MarkFile(directory, BEGINNING).close()  # before any segment: a mark that is missing later was lost
+                MarkFile(directory, BEGINNING).close()  # before any segment, so that a missing mark means loss
             self._log = Log(files, directory, description, self._lock, clock)
             known_epoch, self._sequence = self._log.carry.producers.get(self._producer, (epoch, -1))
             if known_epoch > epoch:
@@ -140,16 +140,16 @@ class StreamWriter:
         self._queue: deque[_Append] = deque()
         self._waiting = 0  # appends not yet done, and their bytes
         self._waiting_bytes = 0
-        self._waited_for = 0  # by so many callers: for room, or until all is done
+        self._waited_for = 0  # callers that wait for room, or until all is done
         self.appended_bytes = 0  # by this writer, stable or not
         self._mutex = lock = threading.RLock()
         self._changed = threading.Condition(lock)  # there is room, or all is done
-        self._work = threading.Condition(lock)  # for the thread alone: to wake it costs who appends its turn
+        self._work = threading.Condition(lock)  # for the thread alone: waking it is expensive for appending threads
         self._closing = False
-        self._writing = False  # somebody commits a group
+        self._writing = False  # a thread is committing a group
         self._commits = 0
-        self._hurries = False  # what is queued does not wait for more
-        self._attends = False  # the thread waits, but not for long
+        self._hurries = False  # the queue is written without waiting for more
+        self._attends = False  # the thread waits with a short timeout
         self._failure: BaseException | None = None
         self._synced_at = clock.now()
         self._unsynced = 0  # bytes since
@@ -159,7 +159,7 @@ class StreamWriter:
 
     @property
     def cut(self) -> TornTail | None:
-        """What recovery cut from the stream when this writer was opened."""
+        """The tail that recovery removed when this writer was opened."""
         return self._log.cut
 
     @property
@@ -169,17 +169,17 @@ class StreamWriter:
 
     @property
     def discard(self) -> Discard | None:
-        """For `Stream.trim`: what was trimmed is written over, rather than deleted; None at a remote location."""
+        """For `PersistentStream.trim`: reuse trimmed files instead of deleting them; None at a remote location."""
         return self._log.spares.keep if isinstance(self._files, LocalFiles) else None
 
     @property
     def last_sequence(self) -> int:
-        """Of this producer's last append, stored or queued, -1 if there was none: whoever comes back goes on here."""
+        """The sequence of this producer's last append, stored or queued; -1: none. A new incarnation continues it."""
         return self._sequence
 
     @property
     def position(self) -> int:
-        """Behind the last row appended, stable or not."""
+        """The position after the last appended row, stable or not."""
         return self._position
 
     def append(
@@ -192,14 +192,14 @@ class StreamWriter:
         payload: bytes = b"",
         record: bytes = b"",
     ) -> "Future[Appended]":
-        """Append a batch; the future is done when it is stable. Without `sequence` it is the producer's next."""
+        """Append a batch; the future is done when it is stable. The default `sequence` is the producer's next."""
         rows = batch.num_rows
         if record or not rows:
             return self.append_all(
                 (batch,), sequence=sequence, watermark=watermark, born=born, payload=payload, record=record
             )
         range_ = self._order.range_of(batch)
-        gathers = self._gathers and self._row_bytes > 0  # else it is not known how many rows are enough
+        gathers = self._gathers and self._row_bytes > 0  # else the size of a row is unknown
         serialized = None if gathers else self._serialized(batch)  # before the lock: this may copy the rows
         size = _length(serialized) if serialized is not None else int(rows * self._row_bytes)
         with self._mutex:
@@ -232,37 +232,37 @@ class StreamWriter:
         payload: bytes = b"",
         record: bytes = b"",
     ) -> "Future[Appended]":
-        """Append batches as one: after any crash all of them are there or none, and no reader sees a part.
+        """Append batches atomically: after any crash all of them exist or none, and no reader sees a part.
 
-        `born`, microseconds, is for whoever measures delays: when the oldest input that caused this entered the app.
-        `payload` goes with each batch, to every reader; `record` is a mark behind them, for readers that ask for marks.
+        `born`, microseconds, is for latency measurements: when the oldest input that caused this entered the app.
+        `payload` goes with each batch, to every reader; `record` is a mark after them, for readers with `marks=True`.
         """
-        kept = tuple([batch for batch in batches if batch.num_rows])
-        ranges = tuple([self._order.range_of(batch) for batch in kept])
-        marked = (self._nothing.batch,) if record else ()
-        serialized = tuple([self._serialized(batch) for batch in kept])  # before the lock: this may copy the rows
+        filled = tuple([batch for batch in batches if batch.num_rows])
+        ranges = tuple([self._order.range_of(batch) for batch in filled])
+        marked = (self._empty.batch,) if record else ()
+        serialized = tuple([self._serialized(batch) for batch in filled])  # before the lock: this may copy the rows
         size = sum(map(_length, serialized)) + len(record)
 
         def place(number: int) -> _Messages:
-            position, now, last = self._position, self._clock.now(), len(kept) - 1 + len(marked)
-            self._follow([(range_, batch.num_rows) for batch, range_ in zip(kept, ranges, strict=True)])
+            position, now, last = self._position, self._clock.now(), len(filled) - 1 + len(marked)
+            self._follow([(range_, batch.num_rows) for batch, range_ in zip(filled, ranges, strict=True)])
 
             made = []
-            for place_, (body, batch, range_) in enumerate(zip(serialized, kept, ranges, strict=True)):
-                told = watermark if place_ == len(kept) - 1 else None
+            for place_, (body, batch, range_) in enumerate(zip(serialized, filled, ranges, strict=True)):
+                key = watermark if place_ == len(filled) - 1 else None
                 made.append(self._message(
-                    body, BATCH, range_, told, number, position, now, born, batch.num_rows, last - place_, payload
+                    body, BATCH, range_, key, number, position, now, born, batch.num_rows, last - place_, payload
                 ))  # fmt: skip
                 position += batch.num_rows
             if record:
-                nothing = (self._nothing.serialized, ())
+                nothing = (self._empty.serialized, ())
                 made.append(self._message(nothing, RECORD, EMPTY, None, number, position, now, born, payload=record))
             return tuple(made)
 
-        return self._enqueue((*kept, *marked), size, sequence, 1, place)
+        return self._enqueue((*filled, *marked), size, sequence, 1, place)
 
     def _follow(self, batches: Sequence[tuple[Range, int]]) -> None:
-        """Batches come next, of these ranges and so many rows; raises where one must not."""
+        """Advance over batches with these ranges and row counts; raises if one violates the order."""
         last_ts, last_seq, position = self._last_ts, self._last_seq, self._position
         for range_, rows in batches:
             self._order.check(range_, last_ts, last_seq)
@@ -287,12 +287,12 @@ class StreamWriter:
     ) -> "Future[Appended]":
         """Append an entry without rows, which only readers with `marks=True` see.
 
-        A punctuation is numbered as an append is. The other kinds belong to the last append: `sequence`, where given,
-        is that of the last one; a lower one is a repetition.
+        A punctuation is numbered like an append. The other kinds belong to the last append: `sequence`, if given, is
+        that of the last append; a lower one is a repetition.
         """
         if kind not in _KINDS:
-            raise UsageError(f"a mark is one of {', '.join(_KINDS)}, not {kind!r}")
-        nothing, buffer = self._nothing
+            raise UsageError(f"the kind of a mark is one of {', '.join(_KINDS)}, not {kind!r}")
+        nothing, buffer = self._empty
 
         def place(number: int) -> _Messages:
             at, now = self._position, self._clock.now()
@@ -308,7 +308,7 @@ class StreamWriter:
         step: int,
         place: Callable[[int], _Messages],
     ) -> "Future[Appended]":
-        """Queue what `place` makes of the batches and the sequence, which is `step` behind the last one or more."""
+        """Queue the messages that `place` builds for a sequence, which is at least `step` after the last one."""
         with self._mutex:
             self._make_room(size)
             least = self._sequence + step
@@ -325,7 +325,7 @@ class StreamWriter:
         return append.future
 
     def _make_room(self, size: int) -> None:
-        """Wait until an append of so many bytes may be queued; raise where none may any more."""
+        """Wait until an append of this size may be queued; raise if the writer is closed or has failed."""
         settings = self._description.settings
         while self._waiting and self._failure is None and not self._closing:
             if self._waiting < settings.outstanding and self._waiting_bytes + size <= settings.outstanding_bytes:
@@ -334,10 +334,10 @@ class StreamWriter:
         if self._failure is not None:
             raise self._failure
         if self._closing:
-            raise UsageError("this writer is closed: open another one to append")
+            raise UsageError("this writer is closed: open a new one to append")
 
     def _repeated(self) -> "Future[Appended]":
-        """Of an append that is there already: done when what is there is."""
+        """The future of a repetition: done when everything queued is."""
         append = _Append((), (), Appended(self._position, 0, repeated=True), Future(), 0)
         if self._waiting:
             self._waiting += 1
@@ -348,7 +348,7 @@ class StreamWriter:
         return append.future
 
     def _queued(self, append: _Append) -> list[_Append]:
-        """Queue an append; gives what who made it writes now, which the queue does not have any more."""
+        """Queue an append; returns the group, removed from the queue, that the calling thread has to write now."""
         self._waiting += 1
         self._waiting_bytes += append.size
         self.appended_bytes += append.size
@@ -365,7 +365,7 @@ class StreamWriter:
         return []
 
     def _taken(self) -> list[_Append]:
-        """All that is queued, for one who writes it now."""
+        """Empty the queue, for the thread that writes it now."""
         self._writing = True
         self._hurries = False
         group = list(self._queue)
@@ -373,10 +373,9 @@ class StreamWriter:
         return group
 
     def _at_once(self) -> bool:
-        """Whether what is queued is written by who appends, rather than by the thread.
+        """Whether the appending thread writes the queue, rather than the writer's thread.
 
-        Where nobody waits for a sync that is quicker: two threads that take turns at the interpreter's lock spend more
-        time on that than the write takes.
+        If no append waits for a sync this is faster: handing over the interpreter's lock takes longer than the write.
         """
         if self._stability != "async" or self._writing:
             return False
@@ -398,7 +397,7 @@ class StreamWriter:
         more: int = 0,
         payload: bytes = b"",
     ) -> FramedMessage:
-        """`more` messages will follow in the same append."""
+        """`more`: how many messages follow in the same append."""
         arrow, body = serialized
         return frame(
             arrow, kind, self._description.id, self._producer, self.epoch, sequence, position, rows, more, range_, key,
@@ -406,7 +405,7 @@ class StreamWriter:
         )  # fmt: skip
 
     def flush(self) -> None:
-        """Return when everything appended so far is done, as `stability` has it; raise what went wrong."""
+        """Wait until everything appended so far is done, as `stability` defines it; raises the writer's failure."""
         with self._mutex:
             while self._waiting:
                 self._wait()
@@ -414,7 +413,7 @@ class StreamWriter:
                 raise self._failure
 
     def _wait(self) -> None:
-        """Until there may be room, or all may be done."""
+        """Wait until there may be room, or all may be done."""
         self._waited_for += 1
         self._work.notify()
         try:
@@ -423,14 +422,14 @@ class StreamWriter:
             self._waited_for -= 1
 
     def evolve(self, schema: pa.Schema) -> None:
-        """Add nullable columns at the end: the next segment begins with the new schema."""
+        """Add nullable columns at the end: a new segment starts with the new schema."""
         wanted = evolved(self._description.schema, schema)
         if wanted.equals(self._description.schema):
             return
         with self._idle():
             self._description = replace(self._description, schemas=(*self._description.schemas, wanted))
-            self._nothing, self._template, self._order = (
-                nothing_of(wanted),
+            self._empty, self._template, self._order = (
+                empty_batch(wanted),
                 Template(wanted),
                 AppendOrder(self._description),
             )
@@ -446,13 +445,13 @@ class StreamWriter:
 
     @contextmanager
     def _idle(self) -> Iterator[None]:
-        """Holds back new appends until the block ends, once everything queued is done."""
+        """Wait for everything queued, and block new appends until the block ends."""
         with self._changed:
             self.flush()
             yield
 
     def close(self) -> None:
-        """Make everything stable and let go of the stream. The newest segment stays open for the next writer."""
+        """Make everything stable and release the stream. The newest segment stays open for the next writer."""
         with self._changed:
             if self._closing:
                 return
@@ -481,7 +480,7 @@ class StreamWriter:
         try:
             self.close()
         except BaseException:
-            if error is None:  # do not hide what ended the block
+            if error is None:  # do not hide the exception that ended the block
                 raise
 
     def _run(self) -> None:
@@ -494,9 +493,9 @@ class StreamWriter:
                 return
 
     def _work_comes(self) -> bool:
-        """Wait until the thread is to write what is queued; False: nothing will come any more.
+        """Wait until the thread has to write the queue; False: the writer is closing.
 
-        What is gathered is written by who appends, as a rule; the thread attends, and writes what nobody else did.
+        Appending threads usually write what is gathered; this thread writes what is left.
         """
         left_alone = not self._gathers
         while True:
@@ -507,12 +506,12 @@ class StreamWriter:
                     return False
             commits = self._commits
             self._attends = self._gathers and (bool(self._queue) or not left_alone)
-            told = self._work.wait(2 * GATHERED if self._attends else None)
+            notified = self._work.wait(2 * GATHERED if self._attends else None)
             self._attends = False
-            left_alone = not self._gathers or not (told or commits != self._commits)
+            left_alone = not self._gathers or not (notified or commits != self._commits)
 
     def _finish(self, group: list[_Append]) -> bool:
-        """Commit a group, as the only one who writes, and complete its futures; False: the writer has failed."""
+        """Commit a group, as the only writing thread, and complete its futures; False: the writer has failed."""
         try:
             self._commit(group)
             failure: BaseException | None = None
@@ -523,7 +522,7 @@ class StreamWriter:
                 self._failure = failure
                 group += self._queue
                 self._queue.clear()
-        for append in group:  # before anybody hears that all is done: who flushes may look at them at once
+        for append in group:  # before `flush` returns: its caller may look at them at once
             if not append.future.done():
                 if failure is None:
                     append.future.set_result(append.appended)
@@ -565,7 +564,7 @@ class StreamWriter:
             self._committed_at = self._clock.monotonic()
 
     def _framed(self, group: list[_Append]) -> Iterator[tuple[_Messages, tuple[pa.RecordBatch, ...], int]]:
-        """The messages of a group, those of each append with its batches and bytes, or those that were joined."""
+        """The messages of a group with their batches and bytes: per append, or joined."""
         run: list[Unframed] = []
         for append in group:
             if isinstance(append.messages, Unframed):
@@ -587,7 +586,7 @@ class StreamWriter:
             yield (made,), (batch,), _length(serialized)
 
     def _sync_beside(self, size: int) -> None:
-        """About once a second; and after so many bytes that finishing a segment does not wait for all of them."""
+        """Sync in the background about once a second, or after `_SYNC_BYTES`, so that finishing a segment is quick."""
         now = self._clock.now()
         self._unsynced += size
         if (now - self._synced_at >= _SYNC_EVERY or self._unsynced >= _SYNC_BYTES) and not self._syncing.busy:
