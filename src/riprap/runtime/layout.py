@@ -39,7 +39,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from riprap.base.errors import UsageError, known
-from riprap.engine.pruning import Wanted, carried_columns, wanted_columns
+from riprap.engine.pruning import Wanted, carried_schema, wanted_columns
 from riprap.graph.cycles import connected_parts, cyclic_parts
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.ha_groups import copies_of, ha_groups, memory_of
@@ -369,7 +369,7 @@ class Layout:
 
     def schema(self, channel: ChannelId) -> pa.Schema:
         """The columns of its messages: those that are read downstream, and the order key."""
-        return carried_columns(self.graph, self.stream(channel), self.wanted)
+        return carried_schema(self.graph, self.stream(channel), self.wanted)
 
     def shape(self, channel: ChannelId) -> KeyShape:
         return self.graph.stream_shape(self.stream(channel))

@@ -23,7 +23,7 @@ from riprap.graph.order_keys import END_KEY, START_KEY, KeyShape, OrderKey
 from riprap.operators.columns import Keys, keys_of
 from riprap.operators.views import Views, concatenated
 from riprap.protocols.channels import ChannelId
-from riprap.records.division import Heir, founded, gather, share
+from riprap.records.division import TakeoverEngine, founding_record, gather, share
 from riprap.records.recovery import RecordedState, recover
 from riprap.runtime.element.arrivals import without
 from riprap.runtime.element.divider import Divider
@@ -117,7 +117,9 @@ class Takeover:
         sent = {channel: rows[channel].rows if channel in rows else 0 for channel in layout.outputs(pe)}
         state = gather(replay.heir for replay in repeated.values())
         numbers = numbers_of(own, {}, sent, START_KEY, 0)
-        return FirstAppend(rows, founded(layout.graph, pe.fragment.name, state, self._until, numbers, layout.wanted))
+        return FirstAppend(
+            rows, founding_record(layout.graph, pe.fragment.name, state, self._until, numbers, layout.wanted)
+        )
 
 
 class _ShardReplay:
@@ -136,7 +138,7 @@ class _ShardReplay:
         graph, name = layout.graph, pe.fragment.name
         owners = [owner_of(layout, pe, stream) for stream in graph.inputs(name)]
         own = None if recovery is None else share(recovery, pe.shard, pe.fragment.shards)
-        self.heir = Heir(graph, name, owners, own, wanted=layout.wanted)
+        self.heir = TakeoverEngine(graph, name, owners, own, wanted=layout.wanted)
         self.outputs: list[Output] = []
         self._until, self._layout = until, old
         starts = {channel: resumed_at(recovery, channel) for channel in old.inputs(shard)}

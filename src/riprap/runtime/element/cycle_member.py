@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from riprap.engine.engine import Engine, Output
-from riprap.engine.feedback import Standing, all_before
+from riprap.engine.feedback import CycleStatus, all_before
 from riprap.graph.order_keys import END_KEY, START_KEY, OrderKey
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.detector import CycleReport
@@ -114,11 +114,11 @@ class CycleMember:
             all(self._outputs.closed(stream) for stream in self._feedback),
         )
 
-    def _standing(self) -> Standing:
+    def _standing(self) -> CycleStatus:
         spans = self._engine.spans() + [span for merge in self._inputs.merges.values() for span in merge.spans()]
         spans += [(input_.watermark.ts,) * 2 for input_ in self._inner if input_.backlog]
         boundaries = (operator.next_boundary() for operator in self._engine.operators.values())
-        return Standing(
+        return CycleStatus(
             min((input_.watermark.ts for input_ in self._entries), default=END_KEY.ts),
             self.reach,
             min((first for first, _ in spans), default=END_KEY.ts),
@@ -130,7 +130,7 @@ class CycleMember:
         """Act on a finding of the detector; returns what the operators emit."""
         outputs: list[Output] = []
         if "standing" in finding:
-            standing = Standing(*finding["standing"])
+            standing = CycleStatus(*finding["standing"])
             for input_, delay in self._back.items():
                 if not input_.backlog and input_.parked is None:
                     outputs += self._inputs.advance(input_, standing.turned(delay))

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.engine.engine import Engine, Output
-from riprap.engine.pruning import carried_columns
+from riprap.engine.pruning import carried_schema
 from riprap.graph.graph import StreamSpec
 from riprap.graph.mark_keys import watermark_of_row
 from riprap.graph.order_keys import END_KEY, START_KEY, OrderKey
@@ -528,7 +528,7 @@ def owner_of(layout: Layout, pe: Pe, stream: StreamSpec) -> Owner:
     """Tells which rows of a stream that is partitioned by key belong to an element."""
     keys = layout.graph[stream.target].partition_keys[stream.target_port]
     assert keys is not None
-    return Owner(keys, carried_columns(layout.graph, stream, layout.wanted), pe.shard, pe.fragment.shards)
+    return Owner(keys, carried_schema(layout.graph, stream, layout.wanted), pe.shard, pe.fragment.shards)
 
 
 def _row_bytes(schema: pa.Schema) -> int:

@@ -31,7 +31,7 @@ from typing import Any
 import xxhash
 
 from riprap.base import files
-from riprap.base.disk import when_room
+from riprap.base.disk import retry_while_full
 from riprap.base.errors import DataError
 from riprap.graph.order_keys import START_KEY, OrderKey
 from riprap.graph.reach import BEGINNING, END, Span
@@ -367,7 +367,7 @@ def open_ledger(directory: Path, epoch: int, shape: LedgerShape) -> Ledger:
     # Complete before it gets its name: a crash right here must not leave an empty ledger.
     unnamed = directory / f"new-{epoch:08d}"
     content = _HEAD.pack(MAGIC, shape.digest) + before.reset_incarnation().settled()
-    when_room(lambda: files.write_bytes(unnamed, content), unnamed)
+    retry_while_full(lambda: files.write_bytes(unnamed, content), unnamed)
     path = directory / f"{epoch:08d}"
     files.rename(unnamed, path)
     with files.open_file(path, "r+b") as file:
@@ -386,7 +386,7 @@ def reshape_ledger(directory: Path, old: LedgerShape, new: LedgerShape) -> None:
         return
     unnamed = directory / f"new-{paths[-1].name}"
     content = _HEAD.pack(MAGIC, new.digest) + reshaped(read_ledger(directory, old), new).settled()
-    when_room(lambda: files.write_bytes(unnamed, content), unnamed)
+    retry_while_full(lambda: files.write_bytes(unnamed, content), unnamed)
     files.rename(unnamed, paths[-1])
 
 

@@ -24,7 +24,7 @@ from riprap.records.check_schedule import CheckPace
 from riprap.records.goal import Goal
 from riprap.records.record import RecordTotals, encode
 from riprap.records.recorder import Recorder
-from riprap.records.recovery import Coming, RecordedState, recover
+from riprap.records.recovery import RecordedState, RecoveringOperator, recover
 from riprap.runtime.host import Host
 from riprap.runtime.layout import Layout, Pe
 
@@ -68,13 +68,13 @@ class Records:
         started = clock.monotonic()
         self.recovery: RecordedState | None = recover(host.records(self.channel))
         self._recorder: Recorder | None = None
-        self._coming: Coming | None = None
+        self._recovering: RecoveringOperator | None = None
         self._rows: dict[int, int] = {}  # by frame: the row of its record
         if self.recovery is None:
             self._operator.track()
             self._recorder = Recorder(self._operator, pace)
         else:
-            self._coming = self.recovery.into(self._operator, pace)
+            self._recovering = self.recovery.into(self._operator, pace)
             self._repeating_since = clock.monotonic()
             self._reading = self._repeating_since - started
             self._rows[0] = self.recovery.oldest.numbers[_ROW]
@@ -104,7 +104,7 @@ class Records:
     @property
     def repeating(self) -> bool:
         """Whether it still repeats its past."""
-        return self._recorder is None and (self._coming is None or self._coming.recorder is None)
+        return self._recorder is None and (self._recovering is None or self._recovering.recorder is None)
 
     @property
     def totals(self) -> RecordTotals | None:
@@ -126,8 +126,8 @@ class Records:
         """
         recorder = self._recorder
         if recorder is None:
-            assert self._coming is not None
-            recorder = self._recorder = self._coming.recorder
+            assert self._recovering is not None
+            recorder = self._recorder = self._recovering.recorder
             if recorder is None:
                 return False  # still repeating
             self._recovered()
@@ -179,7 +179,7 @@ class Records:
     def _recovered(self) -> None:
         if self._goal is not None and self.recovery is not None:
             rows = int((self.recovery.cut.rows - self.recovery.unsaved.rows).sum())
-            self._goal.came_back(self._reading, rows, self._clock.monotonic() - self._repeating_since)
+            self._goal.measure_recovery(self._reading, rows, self._clock.monotonic() - self._repeating_since)
 
     def _aim(self, recorder: Recorder) -> None:
         """Choose T, H and M again."""

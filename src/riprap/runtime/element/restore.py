@@ -74,9 +74,9 @@ class Restore:
         self._layout, self._pe, self._plan, self._engine, self._merges = layout, pe, plan, engine, merges
         self._ledger, self._loaded = ledger, loaded
         self._cuts = {
-            unit: self._own(Cut.from_json(found.positions, found.messages))
-            for unit, found in loaded.items()
-            if found is not None
+            unit: self._own(Cut.from_json(checkpoint.positions, checkpoint.messages))
+            for unit, checkpoint in loaded.items()
+            if checkpoint is not None
         }
         self._unit = {operator: name for name, unit in plan.units.items() for operator in unit.operators}
 
@@ -112,18 +112,18 @@ class Restore:
                 {},
             )
         self._count_undone()
-        whole, found = self._cuts.get(WHOLE), self._loaded.get(WHOLE)
+        cut, checkpoint = self._cuts.get(WHOLE), self._loaded.get(WHOLE)
         if self._plan.whole:
-            if found is not None:
-                assert whole is not None
-                replace(found, mergers=self._mergers(found, whole)).into(self._engine)
+            if checkpoint is not None:
+                assert cut is not None
+                replace(checkpoint, mergers=self._mergers(checkpoint, cut)).into(self._engine)
         else:
             for part in self._loaded.values():
                 for name, state in part.states.items() if part is not None else ():
                     self._engine.operators[name].restore([state])
         parked = {
             channel: tuple(map(decode_message, messages))
-            for channel, messages in (whole.parked.items() if whole is not None else ())
+            for channel, messages in (cut.parked.items() if cut is not None else ())
         }
         unpublished = {channel: parked.pop(channel) for channel in list(parked) if self._layout.committed(channel)}
         starts = {channel: self._input_start(channel) for channel in self._layout.inputs(self._pe)}
@@ -132,15 +132,15 @@ class Restore:
                 next_, position = starts[channel]
                 starts[channel] = min(next_, messages[0].number), position
         return StartingPoint(
-            _with_parked(whole, parked) if whole is not None else None,
+            _with_parked(cut, parked) if cut is not None else None,
             starts,
             {channel: self._sent(channel) for channel in self._layout.all_outputs(self._pe)},
             {name: self._source(name) for name in self._ledger.sources},
             {} if self._plan.whole else {name: self._reached_before(name) for name in self._ledger.operators},
             parked,
-            CheckpointId(self._pe.id, WHOLE, found.epoch, found.number) if found is not None else None,
+            CheckpointId(self._pe.id, WHOLE, checkpoint.epoch, checkpoint.number) if checkpoint is not None else None,
             unpublished,
-            whole.delivered if whole is not None else {},
+            cut.delivered if cut is not None else {},
         )
 
     def _count_from(self, starts: Mapping[ChannelId, tuple[int, int]], sent: Mapping[ChannelId, int]) -> None:
@@ -259,12 +259,12 @@ class Restore:
             return START_KEY
         return self._ledger.operators[operator].key
 
-    def _mergers(self, found: Loaded, cut: Cut) -> dict[str, MergerState]:
+    def _mergers(self, checkpoint: Loaded, cut: Cut) -> dict[str, MergerState]:
         """The engine's mergers of the checkpoint; mergers of shards are restored here.
 
         If delivered means passed, mergers of external streams lose what waited in them: it is delivered again.
         """
-        mergers = dict(found.mergers)
+        mergers = dict(checkpoint.mergers)
         for link in self._layout.links:
             if link.target != self._pe.fragment:
                 continue
@@ -274,7 +274,7 @@ class Restore:
                 for channel in self._layout.inputs(self._pe)
                 if channel.stream == stream.id and channel in cut.inlets
             }
-            reached, emptied = found.watermark[target], self._plan.delivered == "passed"
+            reached, emptied = checkpoint.watermark[target], self._plan.delivered == "passed"
             if target in mergers and emptied:
                 mergers[target] = mergers[target].emptied(
                     stream.target_port, reached if any(again.values()) else END_KEY
