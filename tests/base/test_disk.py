@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from riprap.base import disk
-from riprap.base.disk import PATIENCE, DiskFull, when_room
+from riprap.base.disk import PATIENCE, DiskFull, retry_while_full
 from riprap.streams import PersistentStream
 from riprap.streams.stream_files import LocalFiles
 
@@ -33,7 +33,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    monkeypatch.setattr(disk.when_room, "__defaults__", (made,))
+    monkeypatch.setattr(disk.retry_while_full, "__defaults__", (made,))
     return made
 
 
@@ -52,20 +52,20 @@ def failing(function, error, times):
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT])
 def test_a_write_goes_on_when_there_is_room(clock, error):
-    assert when_room(failing(lambda: 7, error, 20), "f") == 7
+    assert retry_while_full(failing(lambda: 7, error, 20), "f") == 7
     assert 0 < clock.at < PATIENCE
 
 
 def test_it_gives_up_after_the_stated_time(clock):
     with pytest.raises(DiskFull, match=r"the disk of /d/f has been full for 30 s: free space") as caught:
-        when_room(failing(lambda: 7, errno.ENOSPC, 1_000), "/d/f")
+        retry_while_full(failing(lambda: 7, errno.ENOSPC, 1_000), "/d/f")
     assert caught.value.exit_code == 3
     assert clock.at == PATIENCE
 
 
 def test_other_errors_are_not_tried_again(clock):
     with pytest.raises(OSError, match=os.strerror(errno.EIO)):
-        when_room(failing(lambda: 7, errno.EIO, 1), "f")
+        retry_while_full(failing(lambda: 7, errno.EIO, 1), "f")
     assert clock.at == 0
 
 

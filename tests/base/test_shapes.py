@@ -10,7 +10,7 @@ import pytest
 from riprap.base.documents import parse_json, parse_toml
 from riprap.base.errors import DataError
 from riprap.base.quantities import Duration
-from riprap.base.shapes import shaped, taken_apart
+from riprap.base.shapes import raising_misshapen, shaped
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def test_what_is_missing_is_named():
 
 @pytest.mark.parametrize("wrong", [KeyError("a"), TypeError(), ValueError("b"), AttributeError(), OverflowError("c")])
 def test_taking_apart_what_is_of_another_shape(wrong):
-    with pytest.raises(DataError, match=r"f\.json is no proof"), taken_apart("f.json is no proof"):
+    with pytest.raises(DataError, match=r"f\.json is no proof"), raising_misshapen("f.json is no proof"):
         raise wrong
 
 

@@ -14,7 +14,7 @@ from riprap.operators.contract import merge_states, split_state
 from riprap.operators.groups import GroupTable
 from riprap.operators.ownership import Owner
 from riprap.operators.strings import StringPool
-from riprap.records.division import Heir, founded, gather, share
+from riprap.records.division import TakeoverEngine, founding_record, gather, share
 from riprap.records.recorder import Recorder
 from riprap.records.recovery import recover
 
@@ -56,7 +56,7 @@ class Owners:
         ]  # fmt: skip
 
 
-def feed(heir: Heir, items: list[tuple], random: Random) -> list:
+def feed(heir: TakeoverEngine, items: list[tuple], random: Random) -> list:
     """Items to an heir, one after the other, or some rows of a port together."""
     out, streams = [], [stream.id for stream in heir.graph.inputs("Op")]
     while items:
@@ -109,7 +109,7 @@ def check(seed: int) -> None:
     for shard in range(new):
         for own, begins, recovery in mine:
             mine_now = [Owner(["k"], SCHEMA, shard, new)] * ports
-            heir = Heir(graph, "Op", mine_now, None if recovery is None else share(recovery, shard, new))
+            heir = TakeoverEngine(graph, "Op", mine_now, None if recovery is None else share(recovery, shard, new))
             found += feed(heir, [item for at, item in own[begins:] if at < until], random)
             heirs[shard].append(heir)
         if until:
@@ -123,7 +123,7 @@ def check(seed: int) -> None:
     for shard in range(new):
         whole = gather(heirs[shard])
         life = Life(graph, [item for at, item in owners.own(items, shard, new) if at >= until], random)
-        recover([founded(graph, "Op", whole, START_KEY, {})]).into(life.operator, pace)
+        recover([founding_record(graph, "Op", whole, START_KEY, {})]).into(life.operator, pace)
         assert content(life.operator)[0] == dict(whole.scalars)
         life.operator.restore_scalars({**whole.scalars, "now": state.scalars["now"]})  # of rows of other groups too
         assert by_key(content(life.operator)[1]) == by_key(restricted(state, graph, shard, new)), (shard, until)

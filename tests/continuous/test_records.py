@@ -130,17 +130,17 @@ def test_the_goal_counts_what_coming_back_took():
     goal = Goal(0.5, CheckPace(100, 100, 1024), None, None, None)
     goal.worked(event_time=10_000_000, rows=100_000, seconds=1.0)
     goal.checked(1_000, 0.01)
-    goal.came_back(reading=0.1, rows=3, seconds=0.001)  # too little was repeated to say how fast that is
+    goal.measure_recovery(reading=0.1, rows=3, seconds=0.001)  # too little was repeated to say how fast that is
     assert goal.choose().every == 2_000_000  # half of 0.4 s
-    goal.came_back(reading=0.1, rows=40_000, seconds=0.2)
+    goal.measure_recovery(reading=0.1, rows=40_000, seconds=0.2)
     assert goal.choose()[:2] == (4_000_000, 4_000_000)  # twice as many rows in a second as when it works
-    goal.came_back(reading=0.1, rows=10_000, seconds=0.2)
+    goal.measure_recovery(reading=0.1, rows=10_000, seconds=0.2)
     assert goal.choose()[:2] == (1_000_000, 1_000_000)  # half as many
     assert goal.missed(1_000) == ""  # 0.3 s can be reached
     assert (
         goal.missed(4_000)
         == "recovery in 500 ms cannot be reached with 4,000 slow windows: the shortest reachable goal is 900 ms"
     )
-    goal.came_back(reading=0.7, rows=10_000, seconds=0.2)
+    goal.measure_recovery(reading=0.7, rows=10_000, seconds=0.2)
     assert goal.choose()[:2] == (1, 1)  # as often as it can
     assert "goal is 700 ms" in goal.missed(0)

@@ -138,9 +138,7 @@ def test_feedback_that_does_not_fit_is_told():
     app = App("loop")
     source = app.source("S", "k string")
     source.union(app.feedback("again", "k string", delay="1s"), name="U")
-    with pytest.raises(
-        GraphError, match=r"feedback stream again is read but never fed; call stream.feed\('again'\)"
-    ):
+    with pytest.raises(GraphError, match=r"feedback stream again is read but never fed; call stream.feed\('again'\)"):
         app.build()
     with pytest.raises(GraphError, match=r"has no feedback stream agian; it has again .did you mean again"):
         source.feed("agian")

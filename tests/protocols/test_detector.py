@@ -1,13 +1,13 @@
 """The detector of a cycle: what it asks, and when it says how far feedback has come, or that it ends."""
 
-from riprap.engine.feedback import Standing
+from riprap.engine.feedback import CycleStatus
 from riprap.graph.order_keys import END_KEY, START_KEY
 from riprap.protocols.detector import CYCLE, CycleReport, DetectingDirector, Detector
 from riprap.protocols.director import Director, FromElement, Joined, Lost, RollBack, SendToElement
 
 END, START = list(END_KEY), list(START_KEY)
 PES = ("Head", "Body")
-OPEN = Standing(external=50, reach=50)
+OPEN = CycleStatus(external=50, reach=50)
 
 
 def rest(pe, asked=0, sent=3, taken=3, standing=OPEN, told=START, turned=60, closed=False):
@@ -33,7 +33,7 @@ def answered(detector, **more):
 def test_it_asks_twice_and_tells_what_may_come():
     found = answered(Detector(PES))
     assert found == [{"standing": list(OPEN)}] * 2
-    assert Standing(*found[0]["standing"]).turned(10).ts == 59
+    assert CycleStatus(*found[0]["standing"]).turned(10).ts == 59
 
 
 def test_it_says_nothing_while_something_is_on_its_way():
@@ -55,7 +55,7 @@ def test_what_moved_between_the_answers_is_no_moment_of_rest():
 
 
 def test_feedback_is_closed_everywhere_before_it_ends():
-    over = Standing(reach=50)
+    over = CycleStatus(reach=50)
     assert over.over
     detector = Detector(PES)
     assert "standing" in answered(detector, standing=over, turned=49)[0]  # it has not come to where the inputs were
@@ -64,7 +64,7 @@ def test_feedback_is_closed_everywhere_before_it_ends():
 
 
 def test_it_does_not_end_while_progress_is_on_its_way():
-    detector, over = Detector(PES), Standing(reach=50)
+    detector, over = Detector(PES), CycleStatus(reach=50)
     for pe in PES:
         detector.receive(pe, rest(pe, standing=over))
     detector.receive("Head", rest("Head", 1, standing=over, told=[60, 0, 0, 0]))
@@ -72,11 +72,11 @@ def test_it_does_not_end_while_progress_is_on_its_way():
 
 
 def test_time_does_not_go_on_for_ever_behind_the_end():
-    left = Standing(reach=50, first=70, last=90, boundary=1000)
+    left = CycleStatus(reach=50, first=70, last=90, boundary=1000)
     assert left.turned(10).ts == 79  # what waits first goes round first
     assert left._replace(first=95, last=90).turned(10).ts == 90
-    assert Standing(reach=50, boundary=1000).turned(10).ts == 59
-    assert Standing(external=START_KEY.ts).turned(10) == START_KEY
+    assert CycleStatus(reach=50, boundary=1000).turned(10).ts == 59
+    assert CycleStatus(external=START_KEY.ts).turned(10) == START_KEY
 
 
 def test_what_a_life_said_is_forgotten_with_it():

@@ -160,13 +160,13 @@ def _speeds(topology: "Topology", asked: PlanRequest) -> tuple[list[int], list[f
 def _measured(directory: Path) -> dict[str, dict[str, float]]:
     """Kills of single elements: how many, and the longest times."""
     from riprap.base.documents import read_json
-    from riprap.base.shapes import taken_apart
+    from riprap.base.shapes import raising_misshapen
 
     path = files.real(directory) / "proof.json"
     if not files.exists(path):
         raise DataError(f"{directory} is not the directory of a proof: it has no proof.json")
     rows: dict[str, dict[str, float]] = {}
-    with taken_apart(f"{path} is not a proof of this version of riprap: prove the plan again"):
+    with raising_misshapen(f"{path} is not a proof of this version of riprap: prove the plan again"):
         for fault in read_json(path, own=True)["faults"]:
             if len(fault["targets"]) != 1 or fault["caught_up"] is None or fault["latency"] is None:
                 continue

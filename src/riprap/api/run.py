@@ -17,7 +17,7 @@ from typing import Any, cast, get_args
 import pyarrow as pa
 
 from riprap.apps.catalogue import BUNDLED, load_app
-from riprap.base.disk import when_room
+from riprap.base.disk import retry_while_full
 from riprap.base.documents import read_json, shortened
 from riprap.base.errors import DataError, UsageError
 from riprap.base.files import exists, real, write_text
@@ -442,5 +442,5 @@ def _check_same_inputs(directory: Path, layout: Layout, inputs: Mapping[str, str
 
 def _stored(directory: Path, result: dict[str, Any]) -> RunResult:
     text, path = json.dumps(result, indent=2, ensure_ascii=False) + "\n", directory / "summary.json"
-    when_room(lambda: write_text(path, text), path)
+    retry_while_full(lambda: write_text(path, text), path)
     return RunResult(directory, result)

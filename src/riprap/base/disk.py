@@ -30,7 +30,7 @@ def is_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in _FULL
 
 
-def when_room(write: Callable[[], T], path: str | os.PathLike[str], clock: Clock = SYSTEM_CLOCK) -> T:
+def retry_while_full(write: Callable[[], T], path: str | os.PathLike[str], clock: Clock = SYSTEM_CLOCK) -> T:
     """Call `write`, which writes to `path`, and return its result; retry while the disk is full, up to `PATIENCE`."""
     since = None
     while True:

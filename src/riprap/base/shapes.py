@@ -22,7 +22,7 @@ MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError
 
 
 @contextmanager
-def taken_apart(wrong: str, *, kind: type[RiprapError] = DataError) -> Iterator[None]:
+def raising_misshapen(wrong: str, *, kind: type[RiprapError] = DataError) -> Iterator[None]:
     """Turn an exception in the block, which a value of the wrong shape caused, into an error with the text `wrong`."""
     try:
         yield

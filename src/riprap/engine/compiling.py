@@ -128,9 +128,9 @@ class Compiler:
         return compiled
 
 
-def cache_directory(given: Path | None = None) -> Path | None:
+def cache_directory(override: Path | None = None) -> Path | None:
     """The cache of compiled texts, created if it is missing; None if it cannot be created or written."""
-    directory = given or _default_directory()
+    directory = override or _default_directory()
     if directory is None:
         return None
     try:

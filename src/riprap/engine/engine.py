@@ -21,9 +21,9 @@ from riprap.engine.feedback import cycles, delayed, delayed_watermark
 from riprap.engine.jitter import Jitter
 from riprap.engine.merger import Behind, MergedRows, Merger, MergerState, PortPunctuation
 from riprap.engine.operator_statistics import OperatorStatistics, no_statistics
-from riprap.engine.piece import HasNoText, PieceOutput, RunningPiece
+from riprap.engine.piece import PieceNotCompilable, PieceOutput, RunningPiece
 from riprap.engine.pieces import Piece, cut
-from riprap.engine.pruning import Wanted, carried_columns, kept_columns, wanted_columns
+from riprap.engine.pruning import Wanted, carried_schema, emitted_schema, wanted_columns
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.mark_keys import before_mark, watermark_of_row
 from riprap.graph.order_keys import END_KEY, START_KEY, OrderKey
@@ -113,7 +113,7 @@ class Engine:
         self._mergers = {
             name: Merger(
                 graph.input_shapes(name),
-                tuple(carried_columns(graph, stream, wanted) for stream in graph.inputs(name)),
+                tuple(carried_schema(graph, stream, wanted) for stream in graph.inputs(name)),
                 tuple(stream.id for stream in graph.inputs(name)),
                 jitter,
             )
@@ -150,7 +150,7 @@ class Engine:
                         self._running[piece.operators[0]] = running
                         self._piece_of |= dict.fromkeys(piece.operators, running)
                 return pieces
-            except HasNoText as error:
+            except PieceNotCompilable as error:
                 alone[error.operator] = str(error)
 
     def _piece(self, piece: Piece, wanted: Wanted) -> RunningPiece:
@@ -162,8 +162,8 @@ class Engine:
             if stream.target not in names or stream in self._leaving[name]
         }
         tapped |= {(name, 0) for name in names if isinstance(graph[name], Sink)}
-        carried = {(names[0], 0): kept_columns(graph, names[0], 0, wanted)}  # by operator and port; this: of a source
-        carried |= {(n, s.target_port): carried_columns(graph, s, wanted) for n in names for s in graph.inputs(n)}
+        carried = {(names[0], 0): emitted_schema(graph, names[0], 0, wanted)}  # by operator and port; this: of a source
+        carried |= {(n, s.target_port): carried_schema(graph, s, wanted) for n in names for s in graph.inputs(n)}
         entry = [schema for (name, _), schema in carried.items() if name == names[0]]
         gated = {port: s for port, s in carried.items() if self._gated and not isinstance(graph[port[0]], Sink)}
         running = RunningPiece(graph, names, self.operators, frozenset(tapped), entry, self._clock, gated=gated)

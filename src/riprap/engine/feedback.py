@@ -27,7 +27,7 @@ from riprap.operators.columns import batch_of, key_columns, keys_of, times_of
 from riprap.operators.contract import Event, Late, Operator
 
 
-class Standing(NamedTuple):
+class CycleStatus(NamedTuple):
     """What can still circulate in a cycle, or in a part of it, when it is idle. Times are of `_ts`."""
 
     external: int = END_KEY.ts  # nothing earlier will enter from outside; END: nothing will
@@ -36,9 +36,9 @@ class Standing(NamedTuple):
     last: int = START_KEY.ts  # greatest time of the waiting items
     boundary: int = END_KEY.ts  # next time boundary at which one of its operators may emit; END: none
 
-    def beside(self, other: "Standing") -> "Standing":
+    def beside(self, other: "CycleStatus") -> "CycleStatus":
         """The combination of two parts."""
-        return Standing(
+        return CycleStatus(
             min(self.external, other.external), max(self.reach, other.reach), min(self.first, other.first),
             max(self.last, other.last), min(self.boundary, other.boundary),
         )  # fmt: skip
@@ -84,7 +84,7 @@ class Cycle:
         known = [_known(mergers, watermark, port) for port in self.entries]
         self.reach = max([self.reach, *(key.ts for key in known if key != END_KEY)])
         waiting = [span for name in self.members for span in _waiting(name, mergers, inboxes)]
-        standing = Standing(
+        standing = CycleStatus(
             min(known, default=END_KEY).ts,
             self.reach,
             min((first for first, _ in waiting), default=END_KEY.ts),
@@ -108,16 +108,16 @@ def cycles(graph: Graph, members: Iterable[str]) -> list[Cycle]:
     after: dict[str, list[str]] = {name: [] for name in selected}
     for stream in inside:
         after[stream.source].append(stream.target)
-    found: list[Cycle] = []
+    parts: list[Cycle] = []
     for stream in inside:
-        if stream.feedback is None or any(stream in cycle.streams for cycle in found):
+        if stream.feedback is None or any(stream in cycle.streams for cycle in parts):
             continue
         part = {name for name in _reached(after, stream.target) if stream.target in _reached(after, name)}
         if stream.source not in part:
             raise GraphError(
                 f"feedback stream {stream.id} passes through operators outside of the fragment of its ends"
             )
-        found.append(
+        parts.append(
             Cycle(
                 tuple(name for name in graph.order if name in part),
                 tuple(s for s in inside if s.feedback is not None and {s.source, s.target} <= part),
@@ -128,12 +128,12 @@ def cycles(graph: Graph, members: Iterable[str]) -> list[Cycle]:
                 ),
             )
         )
-    return found
+    return parts
 
 
-def delayed(batch: pa.RecordBatch, stream: StreamSpec, given: KeyShape, feedback: KeyShape) -> pa.RecordBatch:
+def delayed(batch: pa.RecordBatch, stream: StreamSpec, shape: KeyShape, feedback: KeyShape) -> pa.RecordBatch:
     """Rows of an operator as its feedback stream carries them: the same tuples, later."""
-    keys = keys_of(batch, given)
+    keys = keys_of(batch, shape)
     columns = {name: batch.column(name) for name in (stream.feedback or pa.schema([])).names}
     return batch_of(columns | key_columns(keys._replace(ts=keys.ts + stream.delay), feedback))
 

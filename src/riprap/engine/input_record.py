@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 import xxhash
 
 from riprap.base import files
-from riprap.base.disk import when_room
+from riprap.base.disk import retry_while_full
 from riprap.base.documents import read_json
 from riprap.base.errors import DataError
 from riprap.engine.inputs import input_files, unreadable
@@ -89,7 +89,7 @@ class Reading:
             self._metadata = {file: pq.read_metadata(file)}
         digest = part_digest(file, number, names, self._metadata.get(file))
         line = f"\n{json.dumps([file.name, number, names, digest])}\n"  # also after a line that a full disk truncated
-        when_room(lambda: self._append(line), self._path)
+        retry_while_full(lambda: self._append(line), self._path)
 
     def _append(self, line: str) -> None:
         with files.open_file(self._path, "a") as noted:

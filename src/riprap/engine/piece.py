@@ -38,7 +38,7 @@ from riprap.operators.windowed import WindowedOperator
 _TIDY = 4096  # rows after which operators may release memory
 
 
-class HasNoText(Exception):
+class PieceNotCompilable(Exception):
     """An operator for which no source text can be generated, and why."""
 
     def __init__(self, operator: str, reason: CannotCompile) -> None:
@@ -185,22 +185,22 @@ class RunningPiece:
                     operator.use_steps(ring_size(graph[name]))
                 function.rooms.append(operator.make_room)
                 function.stamps.append(operator.stamp)
-            given = [made[s.source, s.source_port] for s in graph.inputs(name)] if name != names[0] else entries
+            rows = [made[s.source, s.source_port] for s in graph.inputs(name)] if name != names[0] else entries
             for port, shape in enumerate(operator.setting.shapes):
                 if (gate := self.gates.get((name, port))) is not None:
-                    given[port] = gate_step(function, f"{operator_name(graph[name])}_{port}", gate, shape, given[port])
-            home = given[0].block
-            for other in given[1:]:
+                    rows[port] = gate_step(function, f"{operator_name(graph[name])}_{port}", gate, shape, rows[port])
+            home = rows[0].block
+            for other in rows[1:]:
                 home = _common(home, other.block)
             outputs: list[StepRow] | Gathering
             try:
                 if name == past_of:
-                    outputs = gather_step(function, cast(AggregateOperator, operator), given[0], past=True)
+                    outputs = gather_step(function, cast(AggregateOperator, operator), rows[0], past=True)
                 else:
-                    outputs = write_step(function, operator, given, home)
+                    outputs = write_step(function, operator, rows, home)
             except CannotCompile as reason:
-                raise HasNoText(name, reason) from None
-            self.inputs[name] = [g.counter for g in given]
+                raise PieceNotCompilable(name, reason) from None
+            self.inputs[name] = [g.counter for g in rows]
             if isinstance(outputs, Gathering):
                 self._gatherings.append(outputs)
                 continue
@@ -266,33 +266,33 @@ class RunningPiece:
             return Value(field.type, f"float({text})" if dtype != np.float64 else text, valid)
         return Value(field.type, f"np.int64({text})" if dtype != np.int64 else text, valid)
 
-    def _tap(self, operator: Operator, port: int, given: StepRow) -> None:
+    def _tap(self, operator: Operator, port: int, row: StepRow) -> None:
         function, number = self._function, len(self._taps)
         setting, name = operator.setting, operator.setting.spec.name
         schema, shape = setting.output_schemas[port], setting.output_shapes[port]
         fields = [f for f in schema if f.name in setting.wanted[port]] + shape.fields
         count = function.counter(f"out{number}", lambda: 0)
-        tap = _Tap(name, port, count, {}, buffers := function.buffer(given.most))
+        tap = _Tap(name, port, count, {}, buffers := function.buffer(row.most))
         at = f"out{number}_at"
-        given.block.add(f"{at} = np.uint64({count})")
-        places = [function.entered.get(given.row[field.name].text, (-1,))[0] for field in fields]
+        row.block.add(f"{at} = np.uint64({count})")
+        places = [function.entered.get(row.row[field.name].text, (-1,))[0] for field in fields]
         if max(places) >= 0:
             listed = function.array(f"out{number}_rows", "int64", buffers.fetch(_ROWS, np.dtype(np.int64)))
-            given.block.add(f"{listed}[{at}] = i")
+            row.block.add(f"{listed}[{at}] = i")
         for place, (field, entered) in enumerate(zip(fields, places, strict=True)):
-            value = given.row[field.name]
+            value = row.row[field.name]
             nullable = field.nullable and value.valid is not None  # the schema can be stricter than the text
             tap.columns[field.name] = _Leaving(field.type, entered, value.dictionary, nullable)
             if entered >= 0:
                 continue
             dtype = dtype_of(field.type)
             array = function.array(f"out{number}_{place}", dtype.name, buffers.fetch(field.name, dtype))
-            given.block.add(f"{array}[{at}] = {value.text}")
+            row.block.add(f"{array}[{at}] = {value.text}")
             if nullable:
                 fetch = buffers.fetch(f"{field.name} ok", np.dtype(np.uint8))
                 ok = function.array(f"out{number}_{place}_ok", "uint8", fetch)
-                given.block.add(f"{ok}[{at}] = {value.valid}")
-        given.block.add(f"{count} += 1")
+                row.block.add(f"{ok}[{at}] = {value.valid}")
+        row.block.add(f"{count} += 1")
         self._taps.append(tap)
         function.outputs.append(count)
 

@@ -39,14 +39,14 @@ def wanted_columns(graph: Graph, members: frozenset[str] | None = None, whole: f
     return wanted
 
 
-def carried_columns(graph: Graph, stream: StreamSpec, wanted: Wanted) -> pa.Schema:
+def carried_schema(graph: Graph, stream: StreamSpec, wanted: Wanted) -> pa.Schema:
     """The schema of a batch on a stream into an operator of the fragment."""
     if stream.feedback is not None:
         return carried(graph, stream)
-    return kept_columns(graph, stream.source, stream.source_port, wanted)
+    return emitted_schema(graph, stream.source, stream.source_port, wanted)
 
 
-def kept_columns(graph: Graph, name: str, port: int, wanted: Wanted) -> pa.Schema:
+def emitted_schema(graph: Graph, name: str, port: int, wanted: Wanted) -> pa.Schema:
     """The schema of a batch that an operator emits; all of its columns if `wanted` does not have the operator."""
     schema = graph.physical(name, port)
     if name not in wanted:

@@ -56,7 +56,7 @@ class Annotations:
 
     def __or__(self, other: "Annotations") -> "Annotations":
         """The combination; in a conflict, `other` wins."""
-        checkpointing = other if other.says_when_saved else self
+        checkpointing = other if other.sets_checkpointing else self
         return Annotations(
             checkpointing.checkpoint_every,
             self.persist if other.persist is None else other.persist,
@@ -70,7 +70,7 @@ class Annotations:
         )
 
     @property
-    def says_when_saved(self) -> bool:
+    def sets_checkpointing(self) -> bool:
         return self.checkpoint_every is not None or self.continuous is not None or self.checkpoint_off
 
     def describe(self) -> list[str]:

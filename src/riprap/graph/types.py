@@ -69,14 +69,14 @@ def is_key(name: str) -> bool:
     return name in KEY_COLUMNS
 
 
-def schema_of(given: SchemaLike) -> pa.Schema:
+def schema_of(description: SchemaLike) -> pa.Schema:
     """A schema from pyarrow, a mapping, or text in Spark's syntax (`"ticker string, price double not null"`)."""
-    if isinstance(given, pa.Schema):
-        schema = given
-    elif isinstance(given, str):
-        schema = pa.schema([_field(part) for part in given.split(",")])
+    if isinstance(description, pa.Schema):
+        schema = description
+    elif isinstance(description, str):
+        schema = pa.schema([_field(part) for part in description.split(",")])
     else:
-        schema = pa.schema([pa.field(name, _type(name, type_)) for name, type_ in given.items()])
+        schema = pa.schema([pa.field(name, _type(name, type_)) for name, type_ in description.items()])
     _no_duplicates(schema.names)
     return logical_schema(schema)
 

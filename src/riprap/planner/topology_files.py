@@ -25,7 +25,7 @@ from warnings import catch_warnings, simplefilter
 from riprap.base.documents import read_json, read_toml, shortened
 from riprap.base.errors import DataError, UsageError
 from riprap.base.quantities import Duration, parse_duration
-from riprap.base.shapes import MISSHAPEN, taken_apart
+from riprap.base.shapes import MISSHAPEN, raising_misshapen
 from riprap.planner.json_input import as_object
 from riprap.planner.topology import Topology, topology
 
@@ -88,7 +88,7 @@ def read_recovery(path: Path) -> dict[str, Duration]:
 def _measured(path: Path) -> dict[str, TaskProfile]:
     """Results of `riprap profile`. T also needs an interval, which determines how much input to reprocess."""
     data = read_toml(path, "profile")
-    with taken_apart(f"{path} is not a profile that `riprap profile --out` wrote"):
+    with raising_misshapen(f"{path} is not a profile that `riprap profile --out` wrote"):
         length = _finite(data["seconds"])
         return {
             name: TaskProfile(

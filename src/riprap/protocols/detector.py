@@ -2,10 +2,10 @@
 
 The feedback watermark is the watermark of the cycle's last operator plus the delay of its stream: one turn admits that
 much input. If no rows circulate, no element announces a watermark, and someone has to detect that none will follow. An
-element of a cycle reports what it has sent and accepted on the channels inside, and its state (`engine.Standing`), when
-that has not changed for a while. When all numbers agree, the detector asks every element once more. If none has sent or
-accepted anything in between, every channel was empty at some moment between its two reports: later feedback can only
-come from what the second reports contain, and the feedback watermark may advance as far as that allows.
+element of a cycle reports what it has sent and accepted on the channels inside, and its state (`engine.CycleStatus`),
+when that has not changed for a while. When all numbers agree, the detector asks every element once more. If none has
+sent or accepted anything in between, every channel was empty at some moment between its two reports: later feedback
+can only come from what the second reports contain, and the feedback watermark may advance as far as that allows.
 
 The end: when the inputs of a cycle have ended, nothing waits in it, and all watermarks have arrived, the writers of
 feedback are told first to *close* it (what operators emit at the end is not fed back), and when all have, to *end* it.
@@ -17,7 +17,7 @@ An element that restarts or rolls back is asked again, and earlier reports are d
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from riprap.engine.feedback import Standing
+from riprap.engine.feedback import CycleStatus
 from riprap.protocols.director import (
     Command,
     Director,
@@ -42,7 +42,7 @@ class CycleReport(NamedTuple):
     taken: Mapping[str, int]
     told: Mapping[str, Sequence[int]]  # by channel without feedback: the announced watermark
     known: Mapping[str, Sequence[int]]  # the same: the received watermark
-    standing: Sequence[int]  # `Standing`
+    standing: Sequence[int]  # `CycleStatus`
     turned: int  # event time that all incoming feedback has reached, less its delay
     closed: bool  # this element feeds nothing back any more
 
@@ -97,9 +97,9 @@ class Detector:
         return all(taken[channel] >= number for channel, number in sent.items())
 
     def _decide(self) -> list[Command]:
-        standing = Standing()
+        standing = CycleStatus()
         for report in self._answers.values():
-            standing = standing.beside(Standing(*report.standing))
+            standing = standing.beside(CycleStatus(*report.standing))
         turned = min(report.turned for report in self._answers.values())
         if not (standing.over and turned >= standing.reach and self._watermarks_arrived()):
             return self._broadcast({"standing": list(standing)})

@@ -2,11 +2,11 @@
 
 Rows are divided over shards by a hash of their key (`hash % shards`), so a different number of shards can move a group
 to another shard, and each old shard died at a different cut. A new shard reads the records of every old one, selects
-the windows that it owns now (`share`), and runs one engine per old shard (`Heir`). Each engine replays the input of
-its old shard from *unsaved* on. Up to the old cut it completes its windows and emits nothing, because the old shard
-already did; after the cut it processes only the rows that the new shard owns, and emits. When all engines have reached
-one key after every old cut, their states are combined (`gather`): no group is in two of them. One record (`founded`)
-with all windows that are open then is the first of the new shard, which continues from it.
+the windows that it owns now (`share`), and runs one engine per old shard (`TakeoverEngine`). Each engine replays the
+input of its old shard from *unsaved* on. Up to the old cut it completes its windows and emits nothing, because the old
+shard already did; after the cut it processes only the rows that the new shard owns, and emits. When all engines have
+reached one key after every old cut, their states are combined (`gather`): no group is in two of them. One record
+(`founding_record`) with all windows that are open then is the first of the new shard, which continues from it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,7 +59,7 @@ def share(recovery: RecordedState, shard: int, shards: int) -> RecordedState:
     )
 
 
-class Heir(Engine):
+class TakeoverEngine(Engine):
     """The engine with which a new shard takes over from one old shard. It runs only the operator, on the input of the
     old shard. `owners`: by port of the operator, which rows the new shard owns. `recovery`: of the old shard; None: it
     recorded nothing, and its input is replayed from the start."""
@@ -96,7 +96,7 @@ class Heir(Engine):
         return super().push(name, rows, until=until) if rows.rows else self.advance(name, until)
 
 
-def gather(heirs: Iterable[Heir]) -> OperatorState:
+def gather(heirs: Iterable[TakeoverEngine]) -> OperatorState:
     """The state of the new shard, when all of its heirs have reached one key."""
     operators = [heir.operator for heir in heirs]
     if any(operator.repeating for operator in operators):
@@ -104,7 +104,7 @@ def gather(heirs: Iterable[Heir]) -> OperatorState:
     return merge_states([operator.snapshot() for operator in operators])
 
 
-def founded(
+def founding_record(
     graph: Graph,
     name: str,
     state: OperatorState,

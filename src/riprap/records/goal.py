@@ -26,10 +26,10 @@ class Goal:
     """`recovery`: seconds. `every`, `slow_after` and `shot` are fixed if given; None: derived from the goal."""
 
     def __init__(
-        self, recovery: float, begin: CheckPace, every: int | None, slow_after: int | None, shot: int | None
+        self, recovery: float, initial: CheckPace, every: int | None, slow_after: int | None, shot: int | None
     ) -> None:
         self.recovery = recovery
-        self.pace = begin
+        self.pace = initial
         self._every, self._slow_after, self._shot = every, slow_after, shot
         self._apart = 0.0  # microseconds of event time between two rows
         self._working = self._repeating = 0.0  # rows per second
@@ -42,7 +42,7 @@ class Goal:
             self._apart = _average(self._apart, event_time / rows)
             self._working = _average(self._working, rows / seconds)
 
-    def came_back(self, reading: float, rows: int, seconds: float) -> None:
+    def measure_recovery(self, reading: float, rows: int, seconds: float) -> None:
         """Measure a recovery: seconds until the replay started, rows replayed, and seconds of the replay."""
         self._reading = reading
         if rows > 0 and seconds >= _TELLING * self.recovery:

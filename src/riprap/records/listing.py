@@ -38,8 +38,8 @@ def records(stream: PersistentStream) -> Iterator[RecordLine]:
 
 
 def newest(stream: PersistentStream) -> RecordLine | None:
-    for found in stream.records_backwards():
-        return line(decode(found.payload), found.header.position, found.header.epoch, len(found.payload))
+    for item in stream.records_backwards():
+        return line(decode(item.payload), item.header.position, item.header.epoch, len(item.payload))
     return None
 
 
@@ -65,7 +65,7 @@ def check(stream: PersistentStream) -> tuple[int, list[str]]:
                 )
             before = current
         if count:
-            recover(found.payload for found in stream.records_backwards())
+            recover(item.payload for item in stream.records_backwards())
     except DataError as error:
         problems.append(str(error))
     return count, problems

@@ -20,13 +20,13 @@ _POINTS = 4096  # points that may be retained before unneeded ones are dropped
 
 
 class Recorder:
-    """`begins`: the point at which recording starts: frame 0 of a stream, or the last one of another incarnation."""
+    """`start`: the point at which recording starts: frame 0 of a stream, or the last one of another incarnation."""
 
     def __init__(
         self,
         operator: WindowedOperator,
         pace: CheckPace,
-        begins: RecordPoint | None = None,
+        start: RecordPoint | None = None,
         totals: RecordTotals | None = None,
     ) -> None:
         self._operator = operator
@@ -37,8 +37,8 @@ class Recorder:
         nothing = np.zeros(ports, np.int64)
         self.totals = totals or RecordTotals()
         self._points = {0: RecordPoint(0, START_KEY, nothing, nothing)}
-        if begins is not None:
-            self._points = {begins.frame: begins}
+        if start is not None:
+            self._points = {start.frame: start}
         self.checked_rows = 0  # in the last record
         self._looked = 0  # the group up to which windows were searched that need old records
 

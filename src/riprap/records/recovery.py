@@ -45,10 +45,10 @@ class RecordedState:
     oldest: RecordPoint  # of the oldest record that was needed
     records_read: int
 
-    def into(self, operator: WindowedOperator, pace: CheckPace) -> "Coming":
+    def into(self, operator: WindowedOperator, pace: CheckPace) -> "RecoveringOperator":
         """Load a fresh operator, which then replays its input up to the cut."""
         self.load(operator)
-        return Coming(self, operator, pace)
+        return RecoveringOperator(self, operator, pace)
 
     def load(self, operator: WindowedOperator) -> None:
         """Load the recorded state into a fresh operator."""
@@ -67,7 +67,7 @@ class RecordedState:
         )  # fmt: skip
 
 
-class Coming:
+class RecoveringOperator:
     """A recovering operator, which starts to record when it has reached the cut."""
 
     def __init__(self, recovery: RecordedState, operator: WindowedOperator, pace: CheckPace) -> None:

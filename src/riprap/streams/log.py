@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from riprap.base import files as own
 from riprap.base.clock import Clock
-from riprap.base.disk import when_room
+from riprap.base.disk import retry_while_full
 from riprap.streams import segment_index as catalogue
 from riprap.streams.description import Description
 from riprap.streams.frame import FramedMessage
@@ -253,8 +253,8 @@ class Log:
 def _write_all(file: int, path: Path, parts: list[bytes | memoryview], offset: int) -> int:
     """`pwritev` until everything is written; returns the number of bytes."""
     size = sum(map(len, parts))
-    done = when_room(lambda: os.pwritev(file, parts, offset), path)
+    done = retry_while_full(lambda: os.pwritev(file, parts, offset), path)
     while done < size:  # rare: a signal, or a nearly full disk
         rest, at = memoryview(b"".join(parts))[done:], offset + done
-        done += when_room(partial(os.pwritev, file, [rest], at), path)
+        done += retry_while_full(partial(os.pwritev, file, [rest], at), path)
     return size

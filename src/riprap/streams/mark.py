@@ -22,7 +22,7 @@ import xxhash
 
 from riprap.base import files
 from riprap.base.clock import Clock
-from riprap.base.disk import when_room
+from riprap.base.disk import retry_while_full
 from riprap.streams.positions import NOTHING
 
 MARK = "mark"
@@ -106,7 +106,7 @@ class MarkFile:
         file = files.descriptor(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:
             # Allocate the block now: on a full disk, writing to a mapped hole raises a signal.
-            when_room(lambda: os.pwrite(file, bytes(_MARK.size), 0), directory)
+            retry_while_full(lambda: os.pwrite(file, bytes(_MARK.size), 0), directory)
             self._map = mmap.mmap(file, _MARK.size)
         finally:
             os.close(file)

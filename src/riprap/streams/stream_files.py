@@ -28,7 +28,7 @@ import pyarrow.fs
 import xxhash
 
 from riprap.base import files
-from riprap.base.disk import DiskFull, when_room
+from riprap.base.disk import DiskFull, retry_while_full
 from riprap.base.errors import UsageError
 from riprap.streams.stream_errors import Damaged
 
@@ -111,7 +111,7 @@ class LocalFiles:
                 os.fsync(file.fileno())
 
         try:
-            when_room(write, path)
+            retry_while_full(write, path)
         except DiskFull:
             files.unlink(temporary)
             raise

@@ -13,7 +13,7 @@ from typing import Any
 
 from riprap.base.documents import read_toml
 from riprap.base.errors import DataError, UsageError
-from riprap.base.shapes import taken_apart
+from riprap.base.shapes import raising_misshapen
 from riprap.testing.timed_simulation import ROWS, Costs
 from riprap_papers.compare.grid import ComparedCase
 from riprap_papers.workloads.catalogue import WORKLOADS
@@ -44,7 +44,7 @@ def profiles(paths: Sequence[Path | str]) -> dict[str, str]:
 
 
 def _costs_text(data: Mapping[str, Any], path: Path) -> str:
-    with taken_apart(f"{path} is not a profile that `riprap profile --out` wrote"):
+    with raising_misshapen(f"{path} is not a profile that `riprap profile --out` wrote"):
         rows = {name: float(entry["seconds_per_tuple"]) * 1e6 for name, entry in data["operators"].items()}
         recovery = data.get("recovery", {})
         said = {name: recovery.get(f"{name}_median", recovery.get(name)) for name in ("restart", "durable")}
