@@ -18,7 +18,7 @@ from riprap.protocols.events import (
     TakeCheckpoint,
     Tick,
 )
-from riprap.protocols.partial import EVERY, RETAINED, PARTIAL, Partial, PartialDirector, plan
+from riprap.protocols.partial import EVERY, PARTIAL, RETAINED, Partial, PartialDirector, plan
 from riprap.protocols.protocol import WHOLE, Neighbour, OperatorFacts, Surroundings, Unit
 
 IN, OUT = ChannelId("A→B"), ChannelId("B→C")

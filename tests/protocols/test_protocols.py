@@ -170,9 +170,7 @@ class Directed:
         return self.obey(self.director.handle(event))
 
     def joined(self, **epochs):
-        return [
-            c for pe, epoch in epochs.items() for c in self.handle(d.Joined(pe, epoch, self.director.line, {}))
-        ]
+        return [c for pe, epoch in epochs.items() for c in self.handle(d.Joined(pe, epoch, self.director.line, {}))]
 
     def captured(self, pe, epoch, tag, sent, taken):
         """Its live state: so many items sent and taken, on the channels that it has."""

@@ -36,7 +36,7 @@ def history(seed: int) -> list[tuple]:
         hole = random.choice([0, 0, 0, 0, 3]) if numbered else 0
         how = {
             "sequence": number + hole + rows - 1 if numbered else None,
-            "progress": OrderKey(first + rows - 1) if random.random() < 0.3 else None,
+            "watermark": OrderKey(first + rows - 1) if random.random() < 0.3 else None,
             "born": random.choice([0, 5, 9]),
             "payload": random.choice([b"", b"", b"", b"p"]),
             "record": b"record" if random.random() < 0.05 else b"",
@@ -101,7 +101,7 @@ def test_what_is_gathered_is_what_was_appended(tmp_path, monkeypatch, seed):
 
 def test_small_appends_share_an_entry(tmp_path, monkeypatch):
     monkeypatch.setattr("riprap.streams.writer.GATHERED", 60.0)
-    made = [("rows", rows_from(at * 10, 10), {"progress": OrderKey(at)}) for at in range(20)]
+    made = [("rows", rows_from(at * 10, 10), {"watermark": OrderKey(at)}) for at in range(20)]
     appended(tmp_path / "s", made)
     items = list(PersistentStream.open(tmp_path / "s").read())
     assert [item.batch.num_rows for item in items] == [10, 190], "the first tells how long rows are"

@@ -49,7 +49,7 @@ def inside(surroundings: Surroundings) -> Surroundings:
 
 def domains(elements: Mapping[str, Surroundings]) -> list[dict[str, Surroundings]]:
     """Groups of elements that no log separates, ordered by their first element."""
-    commands: list[dict[str, Surroundings]] = []
+    domains_: list[dict[str, Surroundings]] = []
     left = dict(elements)
     while left:
         first = next(iter(left))
@@ -60,8 +60,8 @@ def domains(elements: Mapping[str, Surroundings]) -> list[dict[str, Surroundings
                 if neighbour.pe not in reached:
                     reached.add(neighbour.pe)
                     pending.append(neighbour.pe)
-        commands.append({pe: inside(left.pop(pe)) for pe in elements if pe in reached})
-    return commands
+        domains_.append({pe: inside(left.pop(pe)) for pe in elements if pe in reached})
+    return domains_
 
 
 class Hybrid(Unaligned):

@@ -109,7 +109,7 @@ class LineDirector(Director):
         self.rolling_back: set[str] = set()  # live elements that roll back and have not joined under the new line yet
         self.waits_until: int | None = None
         self.committing = committing_elements(elements)
-        self.committed: dict[str, CheckpointId] = {}  # of elements that show: what they were told
+        self.committed: dict[str, CheckpointId] = {}  # by element with committed channels: what was announced
 
     def begin(self, log: Sequence[Mapping[str, Any]]) -> list[Command]:
         for record in log:
