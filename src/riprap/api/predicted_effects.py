@@ -20,8 +20,8 @@ from riprap.graph.graph import Graph
 from riprap.graph.order_keys import TS
 from riprap.planner.assessment_file import AssessedApp, read_assessment
 from riprap.planner.json_input import as_object
-from riprap.proof.effects import Judging, Struck, measured, sections
-from riprap.proof.expected_effects import Modelled, foreseen, model_of, orders
+from riprap.proof.effects import ErrorSettings, InjectedFault, measured, sections
+from riprap.proof.expected_effects import Modelled, effect_predictor, model_of, orders
 from riprap.proof.oracle import Differing, SinkRows
 from riprap.proof.prediction import Predictions
 from riprap.proof.verdict import FaultResult, Proof
@@ -32,7 +32,7 @@ class Assessed:
     """An assessment, and how it scored the output."""
 
     found: AssessedApp
-    judging: Judging
+    judging: ErrorSettings
     osf: Any  # output score functions, as in the request
 
 
@@ -55,7 +55,7 @@ def read_assessed(directory: Path, graph: Graph, osf: OutputScores = ()) -> Asse
         raise UsageError(f"{directory} is an assessment of {assessment.app}, not of {graph.name}: give one of this app")
     path = files.real(directory if directory.is_dir() else directory.parent) / "request.json"
     if not files.exists(path):
-        return Assessed(assessment, Judging(), osf)
+        return Assessed(assessment, ErrorSettings(), osf)
     names = {field.name for field in fields(_Scoring)}
     stored = {name: value for name, value in as_object(read_json(path, own=True), str(path)).items() if name in names}
     try:
@@ -66,7 +66,9 @@ def read_assessed(directory: Path, graph: Graph, osf: OutputScores = ()) -> Asse
         raise DataError(f"{error}; it is not a request of this version of riprap: assess the app again") from None
     osf = osf or recorded_scores(asked.osf, directory)
     score_functions(graph, osf)  # raises before anything starts
-    judging = Judging(asked.section, asked.threshold, asked.percentile / 100, asked.signed, asked.errors == "over")
+    judging = ErrorSettings(
+        asked.section, asked.threshold, asked.percentile / 100, asked.signed, asked.errors == "over"
+    )
     return Assessed(assessment, judging, osf)
 
 
@@ -95,7 +97,7 @@ def with_effects(
     tables = {name: each.rows for name, each in found.items()}
     effects = measured(struck, cut, assessed.judging, functions, expected, tables, differing)
     lossless = {pe for pe, what in proof.summary["pes"].items() if what["delivery"] == "exactly once"}
-    foresee = foreseen(
+    foresee = effect_predictor(
         graph, members, lossless, assessed.found, _model(graph, inputs, proof.seed),
         restart=predicted.restart, recovery=predicted.recovery,
     )  # fmt: skip
@@ -105,10 +107,14 @@ def with_effects(
         for number, (result, one) in enumerate(zip(faults, struck, strict=True))
     ]
     results = tuple(
-        replace(result, foreseen=before, effect=after)
+        replace(result, predicted_effect=before, effect=after)
         for result, before, after in zip(faults, ahead, effects, strict=True)
     )
-    alone = [(r.fault.targets[0], r.foreseen, r.effect) for r in results if len(r.fault.targets) == 1 and r.foreseen]
+    alone = [
+        (r.fault.targets[0], r.predicted_effect, r.effect)
+        for r in results
+        if len(r.fault.targets) == 1 and r.predicted_effect
+    ]
     return replace(proof, faults=results, orders=orders(alone))
 
 
@@ -124,13 +130,13 @@ def _model(graph: Graph, inputs: Mapping[str, Path], seed: int) -> Modelled:
     return modelled
 
 
-def _struck(result: FaultResult) -> Struck | None:
+def _struck(result: FaultResult) -> InjectedFault | None:
     if result.ran is None or result.began is None:
         return None
-    return Struck(result.ran, None if result.running is None else result.ran + result.running - result.began)
+    return InjectedFault(result.ran, None if result.running is None else result.ran + result.running - result.began)
 
 
-def _until_next(later: Sequence[Struck | None], one: Struck, ended: float) -> float:
+def _until_next(later: Sequence[InjectedFault | None], one: InjectedFault, ended: float) -> float:
     """Seconds until the next fault starts or the input ends."""
     following = next((other.began for other in later if other is not None), ended)
     return max(following - one.began, 0.1)

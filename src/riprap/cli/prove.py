@@ -144,14 +144,14 @@ def _effects(proof: "Proof") -> "Table":
 
     from riprap.proof.effects import FaultEffect
 
-    worst = [result for result in proof.worst_first if result.effect is not None or result.foreseen is not None]
+    worst = [result for result in proof.worst_first if result.effect is not None or result.predicted_effect is not None]
     more = f"; {len(worst) - _SHOWN} more are in the report" if len(worst) > _SHOWN else ""
     table = Table(box=None, title=f"predicted→measured, the worst first{more}", title_justify="left")
     forms = {"quality": ".2f", "recovery": ".0f", "impact": ".2g", "tainted": ",.0f", "availability": ".2f"}
     for name in ("fault", "QS", "R", "I", "tainted", "available"):
         table.add_column(name, justify="left" if name == "fault" else "right", no_wrap=name != "fault")
     for result in worst[:_SHOWN]:
-        both = result.foreseen or FaultEffect(), result.effect or FaultEffect()
+        both = result.predicted_effect or FaultEffect(), result.effect or FaultEffect()
         cells = [[getattr(effect, measure) for effect in both] for measure in forms]
         shown = [
             "→".join("–" if value is None else format(value, form) for value in pair)
@@ -185,7 +185,7 @@ def _print(proof: "Proof", directory: Path) -> None:
     for result in proof.faults:
         if result.altered is not None:
             OUT.print(f"{result.fault}: {result.altered or 'nothing'} was altered", soft_wrap=True)
-    for sentence in proof.found_out:
+    for sentence in proof.detected_differences:
         OUT.print(sentence, soft_wrap=True)
     for title, rank in proof.orders.items():
         if rank is not None:

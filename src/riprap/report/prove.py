@@ -45,12 +45,12 @@ def proof_report(
             p.section(f"The worst fault: {done[0].fault}", p.figure(_picture(done[0], output), _caption(done[0])))
         )
     blocks.append(p.section("All faults, the worst first", *_faults(proof, done)))
-    if any(result.effect is not None or result.foreseen is not None for result in done):
+    if any(result.effect is not None or result.predicted_effect is not None for result in done):
         blocks.append(p.section("Effect of each fault on the output, the worst first", *_effects(proof, done)))
     if proof.agreement is not None:
         blocks.append(p.section("Predicted and measured", *_agreement(proof, measured)))
     blocks.append(p.section("Output of the sinks", _sinks(proof)))
-    blocks += [p.text(sentence) for sentence in proof.found_out]
+    blocks += [p.text(sentence) for sentence in proof.detected_differences]
     if replicas:
         blocks.append(p.section("Replicas", *replicas))
     if proof.scores:
@@ -103,7 +103,7 @@ def _effects(proof: Proof, done: Sequence[FaultResult]) -> list[str]:
     """Predicted and measured effects, fault by fault; then whether both rank the elements alike."""
     rows = []
     for result in done:
-        before, after = result.foreseen or FaultEffect(), result.effect or FaultEffect()
+        before, after = result.predicted_effect or FaultEffect(), result.effect or FaultEffect()
         rows.append(
             [
                 str(result.fault),

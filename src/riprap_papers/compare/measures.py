@@ -98,11 +98,11 @@ def averaged(results: Sequence[Result]) -> Result:
         return first
     found: dict[str, Any] = {}
     for name, value in vars(first).items():
-        told = [v for v in (getattr(result, name) for result in results) if v is not None]
+        values = [v for v in (getattr(result, name) for result in results) if v is not None]
         if name in ("lost", "repeated", "altered", "messages"):
-            found[name] = max(told)
-        elif name != "series" and told:
-            middle = sum(told) / len(told)
+            found[name] = max(values)
+        elif name != "series" and values:
+            middle = sum(values) / len(values)
             found[name] = round(middle) if isinstance(value, int) else middle
     return replace(first, **found)
 

@@ -71,8 +71,8 @@ def _differences(wanted: pa.Table, found: pa.Table) -> tuple[np.ndarray, np.ndar
     if not sides:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     values = sides[0].column_names[:-1]
-    told = pa.concat_tables(sides).group_by(values).aggregate([(_COUNT, "sum")])
-    differing = told.filter(pc.not_equal(told[f"{_COUNT}_sum"], 0))
+    counts = pa.concat_tables(sides).group_by(values).aggregate([(_COUNT, "sum")])
+    differing = counts.filter(pc.not_equal(counts[f"{_COUNT}_sum"], 0))
     times, place = np.unique(differing[TS].to_numpy(), return_inverse=True)
     missing, beyond = np.zeros(len(times), np.int64), np.zeros(len(times), np.int64)
     count = differing[f"{_COUNT}_sum"].to_numpy()

@@ -38,8 +38,8 @@ def results_of(cases: Sequence[ComparedCase], processes: int) -> Generator[Resul
         yield from map(_result, cases)
     else:
         with closing(_in_order("result", cases, processes)) as answers:
-            for told in answers:
-                yield Result.from_json(told["result"])
+            for answer in answers:
+                yield Result.from_json(answer["result"])
 
 
 def maxima_of(cases: Sequence[ComparedCase], processes: int) -> Generator[float, None, None]:
@@ -48,8 +48,8 @@ def maxima_of(cases: Sequence[ComparedCase], processes: int) -> Generator[float,
         yield from map(maximum, cases)
     else:
         with closing(_in_order("maximum", cases, processes)) as answers:
-            for told in answers:
-                yield float(told["maximum"])
+            for answer in answers:
+                yield float(answer["maximum"])
 
 
 def _result(case: ComparedCase) -> Result:
@@ -106,25 +106,25 @@ def _read(process: _Process, case: ComparedCase) -> dict[str, Any]:
     line = process.stdout.readline()  # one line per case
     if not line.endswith("\n"):
         raise CheckFailed(f"{case.title} under {case.label}: the process that ran it died with code {process.wait()}")
-    told: dict[str, Any] = json.loads(line)
-    if "error" in told:
-        raise CheckFailed(told["error"])
-    return told
+    answer: dict[str, Any] = json.loads(line)
+    if "error" in answer:
+        raise CheckFailed(answer["error"])
+    return answer
 
 
 def main() -> None:
     """The main loop of a child process."""
     for line in sys.stdin:
         asked = json.loads(line)
-        case, told = ComparedCase(**asked["case"]), dict[str, Any]()
+        case, answer = ComparedCase(**asked["case"]), dict[str, Any]()
         try:
             if asked["asked"] == "maximum":
-                told["maximum"] = maximum(case)
+                answer["maximum"] = maximum(case)
             else:
-                told["result"] = _result(case).as_json()
+                answer["result"] = _result(case).as_json()
         except RiprapError as error:
-            told = {"error": str(error)}
-        print(json.dumps(told), flush=True)
+            answer = {"error": str(error)}
+        print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ def reproduce(
 def _outcome(copies: int, expected: pa.Table, found: pa.Table, summary: Any) -> CorruptionOutcome:
     verdict = compare(expected, found)
     struck = [one["what"] for one in summary["corruptions"] if one["column"] is not None]
-    told = summary["copies"].get(SUMS, {"differences": [], "restored": 0})
+    replication = summary["copies"].get(SUMS, {"differences": [], "restored": 0})
     return CorruptionOutcome(
         copies,
         struck.count("tuple"),
@@ -103,9 +103,9 @@ def _outcome(copies: int, expected: pa.Table, found: pa.Table, summary: Any) -> 
         verdict.wrong,
         verdict.lost,
         verdict.doubled,
-        len(told["differences"]),
-        sum(bool(difference["odd"]) for difference in told["differences"]),
-        told["restored"],
+        len(replication["differences"]),
+        sum(bool(difference["odd"]) for difference in replication["differences"]),
+        replication["restored"],
     )
 
 

@@ -71,12 +71,12 @@ def measure(spark: SparkSession, mode: str, table: pa.RecordBatch, window: int, 
             f"Structured Streaming did not finish {table.num_rows:,} rows in {_LONGEST} s: try again on a "
             "less busy machine, or leave it out with --no-spark"
         )
-    told = [one for one in _watermark(query) if one["numInputRows"]][_WARM_UP:]
-    states = [one["stateOperators"][0] for one in told]
+    batches = [batch for batch in _progress(query) if batch["numInputRows"]][_WARM_UP:]
+    states = [batch["stateOperators"][0] for batch in batches]
     return Peer(
         mode,
-        sum(one["numInputRows"] for one in told),
-        sum(one["durationMs"]["triggerExecution"] for one in told) / 1e3,
+        sum(batch["numInputRows"] for batch in batches),
+        sum(batch["durationMs"]["triggerExecution"] for batch in batches) / 1e3,
         sum(state["commitTimeMs"] for state in states) / 1e3 / max(1, len(states)) / _partitions(own),
         states[-1]["numRowsTotal"] if states else 0,
     )
@@ -98,5 +98,5 @@ def _partitions(spark: SparkSession) -> int:
     return int(str(spark.conf.get("spark.sql.shuffle.partitions")))
 
 
-def _watermark(query: Any) -> Iterator[dict[str, Any]]:
+def _progress(query: Any) -> Iterator[dict[str, Any]]:
     return (json.loads(one.json if isinstance(one.json, str) else json.dumps(one)) for one in query.recentProgress)

@@ -180,12 +180,12 @@ class _Kept(StatefulProcessor):
         pass
 
 
-def _spent(watermark: Mapping[str, Any]) -> float:
+def _spent(progress: Mapping[str, Any]) -> float:
     """Milliseconds that a micro-batch takes to become durable; its partitions write their state in parallel."""
-    told = watermark["durationMs"]
-    states = watermark["stateOperators"]
+    durations = progress["durationMs"]
+    states = progress["stateOperators"]
     state = sum(one["commitTimeMs"] / max(one["numShufflePartitions"], 1) for one in states)
-    return float(told.get("walCommit", 0) + told.get("commitOffsets", 0) + state)
+    return float(durations.get("walCommit", 0) + durations.get("commitOffsets", 0) + state)
 
 
 def _micros(rows: pa.RecordBatch) -> np.ndarray:

@@ -109,7 +109,7 @@ def _orders(order: Mapping[str, MetricOrder]) -> list[AssessmentRow]:
 
 def _statements(found: Mapping[str, TargetSummary]) -> list[AssessmentRow]:
     source, trades, quotes = found["Source"], found["TradeFilter"], found["QuoteFilter"]
-    told = {
+    statements = {
         "Source and TradeFilter have the same R": source.paired.R == trades.paired.R,
         "TradeFilter has the greatest I, and QuoteFilter the least": (
             max(found.values(), key=lambda s: s.paired.I) is trades
@@ -123,7 +123,7 @@ def _statements(found: Mapping[str, TargetSummary]) -> list[AssessmentRow]:
             float(source.outages[0].quality.mean()) > 1.0 > float(source.decisive.quality.mean())
         ),
     }
-    return [AssessmentRow("statements", words, "holds", 1.0, float(true)) for words, true in told.items()]
+    return [AssessmentRow("statements", words, "holds", 1.0, float(true)) for words, true in statements.items()]
 
 
 def at_peak(summary: TargetSummary, seconds: int) -> OutageSummary | None:

@@ -71,14 +71,14 @@ def reproduce(case: BackupCase, clock: Clock = SYSTEM_CLOCK) -> Iterator[dict[st
     published = vars(case.published)
     for bound in bounds(case.topology):
         asked = problem(case.topology, Duration(bound * SECOND))
-        begun = clock.monotonic()
+        started = clock.monotonic()
         exact = solve(asked)
-        taken = clock.monotonic() - begun
-        found = row(case.name, bound, exact, taken, published)
+        took = clock.monotonic() - started
+        found = row(case.name, bound, exact, took, published)
         for name, algorithm in (("dag", dag), ("share", share)):
-            begun = clock.monotonic()
+            started = clock.monotonic()
             other = algorithm(asked)
-            found |= {name: int(other.backups.sum()), f"{name}_seconds": round(clock.monotonic() - begun, 6)}
+            found |= {name: int(other.backups.sum()), f"{name}_seconds": round(clock.monotonic() - started, 6)}
         yield found
 
 

@@ -82,18 +82,18 @@ def _crashes(results: dict[tuple, Replications]) -> list[SanRow]:
     }
     rows = [*crashes.figures(CHECKPOINT, points[CHECKPOINT], free), *crashes.alone(CHECKPOINT, points[CHECKPOINT])]
     rows += crashes.figures("HA groups", points[TAKEN.name], free)
-    told = {
+    statements = {
         how: [
             *crashes.alone("HA groups", points[how.name], how.name),
             *crashes.against(points[how.name], points[CHECKPOINT], how.name),
         ]
         for how in CONFIGURATIONS
     }
-    for how, found in told.items():
+    for how, found in statements.items():
         holding = [row.ours for row in found if row.bound == "holds"]
         words = f"{how.name}{' (taken)' if how is TAKEN else ''}"
         rows.append(SanRow(READINGS, words, "statements that hold", float(len(holding)), sum(holding)))
-    return [*rows, *(row for found in told.values() for row in found)]
+    return [*rows, *(row for found in statements.values() for row in found)]
 
 
 def _corruption(results: dict[tuple, Replications]) -> list[SanRow]:
@@ -119,7 +119,7 @@ def _corruption(results: dict[tuple, Replications]) -> list[SanRow]:
         for sdc_rate in SDC_RATES
     }
     crashed = [mean(results[CHECKPOINT, rate, 3.5, 1.85e-4], AVAILABILITY) for rate in RATES]
-    told = {
+    statements = {
         "availability rises with the input rate": all(_rises(values) for values in available.values()),
         "availability falls as the corruption rate rises": all(map(float.__lt__, *available.values())),
         "corruption costs less availability than crashes": all(
@@ -129,7 +129,7 @@ def _corruption(results: dict[tuple, Replications]) -> list[SanRow]:
             _rises([-share for share in values]) for values in shares.values()
         ),
     }
-    return [*rows, *(statement(table, words, true) for words, true in told.items())]
+    return [*rows, *(statement(table, words, true) for words, true in statements.items())]
 
 
 def _rises(values: list[float]) -> bool:
