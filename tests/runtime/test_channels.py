@@ -409,7 +409,7 @@ def test_channels_and_columns_of_others_are_refused_and_logged(tmp_path, caplog)
         assert lost.events == []
     with Consumer(run) as consumer, Producer(run, schema=LAYOUT.graph.physical("G", 0)) as other:
         other.at(consumer.location)
-        eventually(lambda: other.poll(0.01) or consumer.poll() or "are not those of the stream" in caplog.text)
+        eventually(lambda: other.poll(0.01) or consumer.poll() or "differ from those of the stream" in caplog.text)
         assert other.events == []
 
 
