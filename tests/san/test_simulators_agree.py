@@ -56,5 +56,5 @@ def test_a_replication_is_a_function_of_its_key():
 
 
 def test_changed_parameters_need_to_exist():
-    with pytest.raises(Exception, match="no parameter"):
+    with pytest.raises(Exception, match="not a parameter"):
         FULL.with_parameters({"pase": 1.0})

@@ -187,7 +187,7 @@ def test_a_plan_brings_before_and_after(inputs, spark, tmp_path):
         ({"offsets": [60_000]}, "offset 60,000 is beyond the stream, which has 60,000 tuples"),
         ({"outages": ["10m"]}, "an outage of 10m at .* rate costs"),
         ({"fault": "explode"}, "fault model explode is unknown"),
-        ({"fault": "duplicate", "state": "lost"}, "--state goes with loss"),
+        ({"fault": "duplicate", "state": "lost"}, "use --state with loss"),
         ({"golden": 1}, "--golden 1 is less than --reps 2"),
         ({"rates": ["median"]}, "rate median is unknown"),
     ],
