@@ -126,6 +126,7 @@ def plan_of(graph: Graph) -> Plan:
 
 
 def read_plan(path: Path | str) -> Plan:
+    """The plan in a TOML file."""
     return _read(path)[1]
 
 

@@ -53,12 +53,14 @@ Window = Count | Time | Punctuated | Session | Zero
 
 
 def count(size: int) -> Count:
+    """The most recent `size` tuples."""
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise GraphError(f"count({size!r}): a count window holds a whole number of tuples, 1 or more")
     return Count(size)
 
 
 def time(size: str) -> Time:
+    """Tuples younger than `size` of event time, as in "5s"."""
     duration = parse_duration(size)
     if duration < 1:
         raise GraphError(f"time({size!r}): a time window is longer than 0; use zero() to store nothing")
@@ -66,10 +68,12 @@ def time(size: str) -> Time:
 
 
 def punctuated() -> Punctuated:
+    """Everything since the last punctuation."""
     return Punctuated()
 
 
 def session_window(gap: str) -> Session:
+    """Tuples of a group with less than `gap` of event time between one and the next."""
     duration = parse_duration(gap)
     if duration < 1:
         raise GraphError(f"session_window({gap!r}): a session ends after a gap of 1us or more, as in '30s'")
@@ -77,4 +81,5 @@ def session_window(gap: str) -> Session:
 
 
 def zero() -> Zero:
+    """Nothing: tuples are matched against the other port of a join and not stored."""
     return Zero()
