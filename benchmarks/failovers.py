@@ -28,7 +28,7 @@ _GO_ON = 0.5  # seconds after the fail-over at which a stopped process goes on
 
 
 @dataclass
-class Struck:
+class InjectedFault:
     pe: str
     pid: int
     at: int  # µs, wall clock
@@ -46,13 +46,13 @@ class Story:
     rows: pa.Table
     rate: float
     writer: Any
-    struck: list[Struck] = field(default_factory=list)
+    struck: list[InjectedFault] = field(default_factory=list)
     given: int = 0
     over: bool = False
     _lines: Sequence[Mapping[str, Any]] = ()
     _roles: Mapping[str, str] = field(default_factory=dict)
     _full_since: float | None = None
-    _stopped: tuple[Struck, float] | None = None
+    _stopped: tuple[InjectedFault, float] | None = None
 
     def show(self, state: SystemState, lines: Sequence[Mapping[str, Any]]) -> None:
         if lines is not self._lines:  # they are made anew every second
@@ -84,7 +84,7 @@ class Story:
     def _strike(self, table: Sequence[PeStatus], now: float) -> None:
         [active] = [s for s in table if s.pe.startswith(self.operator) and self._roles.get(s.pe) == "active"]
         hang = len(self.struck) >= self.kills
-        struck = Struck(active.pe, active.pid, time.time_ns() // 1_000, hang)
+        struck = InjectedFault(active.pe, active.pid, time.time_ns() // 1_000, hang)
         self.struck.append(struck)
         os.kill(active.pid, signal.SIGSTOP if hang else signal.SIGKILL)
         self._full_since = None
@@ -113,7 +113,7 @@ class Story:
 def fail_over(
     app: str, plan: Path, group: str, operator: str, market: Path, folder: Path, *, kills: int, hangs: int,
     rate: float, spark: Any,
-) -> tuple[list[Struck], SinkVerdict, dict[str, Any]]:  # fmt: skip
+) -> tuple[list[InjectedFault], SinkVerdict, dict[str, Any]]:  # fmt: skip
     """What was struck, with how long each fail-over took; the oracle's verdict; the summary of the run."""
     table = pq.read_table(market)
     columns = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in table.columns]

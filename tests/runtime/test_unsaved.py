@@ -4,7 +4,7 @@ from riprap.graph.annotations import backup, checkpoint, persist
 from riprap.graph.builder import App
 from riprap.graph.windows import count
 from riprap.runtime.layout import arrange
-from riprap.runtime.spending import Spent
+from riprap.runtime.spending import ResourceUse
 from riprap.runtime.unsaved import unsaved, warning
 
 
@@ -23,8 +23,8 @@ def test_who_is_never_saved():
 
 
 def test_the_warning_predicts_from_rate_and_work():
-    text = warning("A", 5_000_000, Spent(seconds=10.0, cpu=1.0))
+    text = warning("A", 5_000_000, ResourceUse(seconds=10.0, cpu=1.0))
     assert "A takes no checkpoints" in text
     assert "at 500,000 rows/s with 0.1 cores" in text
     assert "about 6m after an hour, 144m after a day" in text
-    assert text != warning("A", 5_000_000, Spent(seconds=10.0, cpu=5.0))
+    assert text != warning("A", 5_000_000, ResourceUse(seconds=10.0, cpu=5.0))

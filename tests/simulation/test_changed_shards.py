@@ -113,7 +113,7 @@ def check(seed: int) -> bool:
                 not last
                 and at
                 and any(
-                    not simulation.log(min(layout.outlets(pe))).records
+                    not simulation.log(min(layout.all_outputs(pe))).records
                     for pe in layout.pes
                     if layout.change(pe.fragment)
                 )

@@ -35,7 +35,7 @@ def check(seed: int) -> int:
         assert simulated(simulation) == bounded(graph, run.inputs)
     except Exception as error:
         raise AssertionError(f"check({seed}) of {__name__} repeats it: {run} {settings}") from error
-    return sum(simulation.gone_back.values())
+    return sum(simulation.rollbacks.values())
 
 
 @pytest.mark.parametrize("seeds", batches(120), ids=str)

@@ -71,7 +71,7 @@ def verify(run: Case, simulation) -> None:
         if fused:  # every row of an input becomes one item
             assert counts.sent + sources[source].lost == held[source], (name, counts)
     gone = sum(counts.lost for name, counts in counted.items() if "Both" in name or name == "One→More")
-    unkept = sum(o.discarded for ledger in ledgers.values() for c, o in ledger.outlets.items() if c.stream == "All")
+    unkept = sum(o.discarded for ledger in ledgers.values() for c, o in ledger.outputs.items() if c.stream == "All")
     out = [row[0] for row in simulated(simulation)["All"]]  # id
     assert len(out) == len(set(out)), "a row came out twice"
     lost = sum(source.lost for source in sources.values()) + gone + unkept

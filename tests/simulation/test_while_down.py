@@ -98,7 +98,7 @@ def check_shares(seed: int) -> None:
     ledgers = simulation.ledgers()
     for stream, counts in stream_counts(run.layout, ledgers).items():
         link = run.layout.link(stream)
-        discarded = sum(ledgers[run.layout.producer(channel)].outlets[channel].discarded for channel in link.channels())
+        discarded = sum(ledgers[run.layout.producer(channel)].outputs[channel].discarded for channel in link.channels())
         assert counts.lost == discarded, f"check_shares({seed}) repeats it: {stream} {counts} of {run}"
 
 

@@ -71,11 +71,11 @@ def test_a_jvm_that_nobody_waited_for_ends_with_its_process():
 
 
 def test_without_a_nursery_the_daemon_is_on_its_own(tmp_path, monkeypatch):
-    assert not nursery.served_by_nursery()
+    assert not nursery.served_by_warm_server()
     monkeypatch.setenv(nursery.SOCKET, str(tmp_path / "nobody"))
-    assert not nursery.served_by_nursery()
+    assert not nursery.served_by_warm_server()
     monkeypatch.setenv(nursery.SOCKET, str(tmp_path / ("long" * 50)))
-    assert not nursery.served_by_nursery()
+    assert not nursery.served_by_warm_server()
 
 
 def test_an_archive_is_written_once_and_used_from_then_on(tmp_path, monkeypatch):

@@ -313,7 +313,7 @@ def _corrupt(what: corruption.What) -> Callable[[Victims, ScheduledFault], Actio
 
     def action(victims: Victims, fault: ScheduledFault) -> Action:
         for pe in fault.targets:
-            corruption.ask(victims.directory, pe, what, chance=fault.seed)
+            corruption.request_corruption(victims.directory, pe, what, chance=fault.seed)
         yield 0.0
         return DONE
 

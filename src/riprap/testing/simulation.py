@@ -314,7 +314,7 @@ class Simulation(DirectedSimulation):
         incarnation = SimulatedIncarnation(self, pe, 0, memory_ledger(ledger_shape(layout, pe)), 0, 0)
         incarnation.doomed_at = self._soon(0, 4) if self._random.integers(2) else None
         try:
-            write(taking.founding(), layout, pe, 0, incarnation)
+            write(taking.first_append(), layout, pe, 0, incarnation)
         except Died:
             for channel in layout.all_outputs(pe):
                 self.log(channel).crash()

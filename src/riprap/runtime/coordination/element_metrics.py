@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from riprap.runtime.spending import Spent
+from riprap.runtime.spending import ResourceUse
 
 if TYPE_CHECKING:  # a reader of metrics needs no engine
     from riprap.checkpoints.checkpointer import Checkpointer
@@ -31,7 +31,7 @@ class ElementMetrics:
     warnings: tuple[str, ...] = ()  # sentences for the user
     late: Mapping[str, int] = field(default_factory=dict)  # by source with a lateness: later rows, of all incarnations
     behind: int = 0  # items that arrived behind items with later order keys, over all incarnations
-    spent: Spent = field(default_factory=Spent)
+    spent: ResourceUse = field(default_factory=ResourceUse)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -47,7 +47,7 @@ class ElementMetrics:
             tuple(data["warnings"]),
             dict(data["late"]),
             data["behind"],
-            Spent.from_json(data["spent"]),
+            ResourceUse.from_json(data["spent"]),
         )
 
 
