@@ -114,9 +114,7 @@ def test_trim_names_the_run_that_needs_what_it_leaves(path):
 def test_mistakes_are_one_sentence(tmp_path):
     missing = process("show", tmp_path / "nothing")
     assert missing.returncode == 2
-    assert (
-        missing.stderr.strip() == f"riprap: no stream at {tmp_path / 'nothing'}: create one, or check the path"
-    )
+    assert missing.stderr.strip() == f"riprap: no stream at {tmp_path / 'nothing'}: create one, or check the path"
     assert riprap("tail", tmp_path, "--from", "yesterday").returncode == 2
 
 

@@ -1,4 +1,5 @@
-"""What is kept while a consumer is down: the output channel and its shelf against lists, then real processes and `kill -9`."""
+"""What is kept while a consumer is down: the output channel and its shelf against lists, then real processes and `kill
+-9`."""
 
 import os
 import signal
