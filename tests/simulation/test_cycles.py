@@ -130,8 +130,7 @@ def test_what_a_cycle_over_several_elements_cannot_be_is_told():
     cycle = cyclic_parts(graph)[0]
     with pytest.raises(UsageError, match="may be recomputed: leave its parallelism at 1"):
         arrange(graph, "auto", {cycle[0]: 2}, *configured("recompute"))
-    with pytest.raises(UsageError, match="is on a cycle over several elements, all of which have to roll back
-    together"):
+    with pytest.raises(UsageError, match="is on a cycle over several elements, all of which have to roll"):
         arrange(graph, "none", None, *configured("induced", virtual=True))
     app = App("diced")
     back = app.feedback("back", "id long", delay="1ms")
