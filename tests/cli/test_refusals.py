@@ -329,7 +329,7 @@ def test_arguments_that_are_no_such():
     ("arguments", "words"),
     [
         (["--reps", "0"], "--reps 0: expected a number from 1 to"),
-        (["--reps", "999999999999"], "at most 100000"),
+        (["--reps", "999999999999"], "from 1 to 100000"),
         (["--golden", "0"], "--golden 0"),
         (["--section", "0"], "--section 0"),
         (["--section", "9" * 18], "--section 9999"),
