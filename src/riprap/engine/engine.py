@@ -4,9 +4,8 @@ The caller pushes an event (a batch, a punctuation, a watermark, the end) into a
 fragment. The engine passes it through the operators in topological order, so an operator runs when all upstream effects
 of the event have reached it. It returns what leaves the fragment: at sinks, and on streams to operators outside of it.
 
-The output does not depend on how the input is cut into batches: operators guarantee this (their contract), and the
-inputs of an operator with several ports are merged by order key (`merger.py`). Between two calls the engine is at a
-consistent cut.
+The output does not depend on batch boundaries: operators guarantee this (their contract), and several input ports are
+merged by order key (`merger.py`). Between two calls the engine is at a consistent cut.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -80,13 +79,10 @@ class Engine:
         gated: bool = False,
         wanted: Wanted | None = None,
     ) -> None:
-        self._gated = gated
-        self._outward = _views if views else _batch
+        self._gated, self._outward = gated, _views if views else _batch
         if graph.cyclic and jitter is not None:
             raise UsageError(f"app {graph.name} has feedback streams, which do not support jitter; leave it out")
-        self.graph = graph
-        self._clock = clock
-        self._watch = watch
+        self.graph, self._clock, self._watch = graph, clock, watch
         selected = frozenset(members if members is not None else (op.name for op in graph.operators))
         for name in selected:
             graph[name]
