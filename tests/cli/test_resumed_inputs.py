@@ -81,7 +81,7 @@ def test_the_same_file_goes_on(tmp_path):
 
 @pytest.mark.parametrize(
     ("count", "factor", "odd"),
-    [(5_000, 1, "it has 5,000 rows, and had 10,000"), (10_000, 3, "row group 0 is another")],
+    [(5_000, 1, "it has 5,000 rows, and had 10,000"), (10_000, 3, "row group 0 differs")],
 )
 def test_another_file_is_refused(tmp_path, count, factor, odd):
     path = tmp_path / "in.parquet"
@@ -113,7 +113,7 @@ def test_another_stream_is_refused(tmp_path):
         resumed(tmp_path / "run")
     shutil.rmtree(path)
     stream(path, 1_000)
-    with pytest.raises(DataError, match="it is another stream; put back"):
+    with pytest.raises(DataError, match="it is another stream; restore"):
         resumed(tmp_path / "run")
 
 

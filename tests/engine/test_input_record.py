@@ -54,7 +54,7 @@ def path(request, tmp_path):
 
 
 def refused(tmp_path, path, noted, what):
-    with pytest.raises(DataError, match=f"the input of source In, .*, is not what this run has read: {what}; put back"):
+    with pytest.raises(DataError, match=f"the input of source In, .*, is not what this run has read: {what}; restore"):
         check_same(tmp_path, "In", path, noted)
 
 
@@ -84,7 +84,7 @@ def test_what_a_footer_says_is_held_to_also_of_what_was_not_read(tmp_path):
     changed = changed.set_column(0, "x", pa.array([*range(ROWS - 1), 5_000]))
     pq.write_table(changed, tmp_path / "new.parquet", row_group_size=GROUP)
     (tmp_path / "new.parquet").replace(path)
-    refused(tmp_path, path, noted, "row group 9 is another")
+    refused(tmp_path, path, noted, "row group 9 differs")
 
 
 def test_a_shorter_file_is_another(tmp_path, path):
@@ -102,7 +102,7 @@ def test_other_columns_are_another_file(tmp_path, path):
 def test_other_row_groups_are_another_file(tmp_path, path):
     noted = read(tmp_path, path, 100)
     write(path, table(), groups=200)
-    refused(tmp_path, path, noted, "row group 0 is another")
+    refused(tmp_path, path, noted, "row group 0 differs")
 
 
 def test_a_file_may_have_more_behind_what_was_noted(tmp_path, path):

@@ -270,7 +270,7 @@ def test_an_operator_without_text_runs_on_its_own():
     made.filter("t = 'a1'", name="F").sink("Out")
     engine = Engine(app.build())
     assert [piece.operators for piece in engine.pieces] == [("S",), ("M",), ("F", "Out")]
-    assert "cannot be written" in engine.pieces[1].reason
+    assert "cannot be compiled" in engine.pieces[1].reason
 
 
 def rows(**columns):
