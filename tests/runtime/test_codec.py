@@ -114,7 +114,7 @@ def decoded(schema, data):
 
 def same(one, other):
     assert one.batch is None or one.batch.batch().to_pydict() == other.batch.batch().to_pydict()
-    fields = ("kind", "epoch", "number", "punctuation", "progress", "born", "header", "at", "items")
+    fields = ("kind", "epoch", "number", "punctuation", "watermark", "born", "header", "at", "items")
     assert [getattr(one, name) for name in fields] == [getattr(other, name) for name in fields]
 
 
