@@ -29,7 +29,7 @@ class Keeping(Checkpointer):
     def __init__(self, *arguments, keep: int = 3, **options) -> None:
         super().__init__(*arguments, **options)
         for unit in self._units.values():
-            unit.writer.look_after = partial(self._delete_old, unit.writer, unit.writer.look_after, keep)
+            unit.writer.maintain = partial(self._delete_old, unit.writer, unit.writer.maintain, keep)
 
     @staticmethod
     def _delete_old(writer, look_after, keep, capture) -> int:
