@@ -33,7 +33,7 @@ class Keeping(Checkpointer):
 
     @staticmethod
     def _delete_old(writer, look_after, keep, capture) -> int:
-        writer.delete(sorted(writer._kept)[:-keep])
+        writer.delete(sorted(writer._manifests)[:-keep])
         return look_after(capture)
 
 
