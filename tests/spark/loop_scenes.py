@@ -60,10 +60,14 @@ def loop(directory: Path, given: str) -> None:
     assert set(measured.operators) == {spec.name for spec in graph.operators}
     application, _ = describe_app(graph, paths, measured=measured)
     techniques = [random.choice(["checkpoint", "ha-group", "full-replication"])]
-    model(
-        graph, application, protections_of(graph, techniques), Faults(1e-2, 0.0, 0.5), 0.05, in_threads(1),
-        precision=Precision(minimum=2, maximum=2), seed=seed,
-    )  # fmt: skip
+    try:
+        model(
+            graph, application, protections_of(graph, techniques), Faults(1e-2, 0.0, 0.5), 0.05, in_threads(1),
+            precision=Precision(minimum=2, maximum=2), seed=seed,
+        )  # fmt: skip
+    except UsageError as error:  # on a busy machine an operator may measure as overloaded; this simulator refuses it
+        if "of its time" not in str(error):
+            raise
     plans = {"recovery": lambda: plan_recovery(graph, "60s", latency="100ms").text}
     if found is not None:
         plans["proposed"] = lambda: write_plan(found.plan)
