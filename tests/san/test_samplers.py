@@ -111,3 +111,10 @@ def test_keys_are_odd_and_distinct():
     assert len(set(table.tolist())) == 2_000
     assert all(int(value) % 2 for value in table)
     assert keys(9, 100, 5).tolist() == table[100:105].tolist()
+
+
+def test_one_of_the_values():
+    values = np.array([1.0, 4.0, 9.0, 16.0])
+    counts = np.unique(draws(samplers.one_of, (values,), 4_000), return_counts=True)
+    assert counts[0].tolist() == values.tolist()
+    assert stats.chisquare(counts[1]).pvalue > 1e-4
