@@ -19,6 +19,7 @@ from riprap.engine.engine import Engine
 from riprap.engine.jitter import Jitter
 from riprap.faults.alterations import alterable
 from riprap.faults.divided import key_copies
+from riprap.faults.injection import check_reorder
 from riprap.faults.models import ALTERS, KEPT, STRIKES_ONCE, Fault, FaultKind, StateOutcome
 from riprap.faults.recording import Recording
 from riprap.graph.graph import Graph
@@ -229,7 +230,9 @@ def assessable(
         try:
             for offset in settings.offsets:
                 for outage in outages_of(settings, profile, index, offset):
-                    outage.fault(graph, recording, settings)
+                    fault = outage.fault(graph, recording, settings)
+                    for name in profile.target.operators:
+                        check_reorder(graph, name, fault)
         except UsageError as error:
             reasons[profile.target.name] = str(error)
     targets = tuple(target for target in settings.targets if target.name not in reasons)
