@@ -178,7 +178,7 @@ def test_command_writes_and_prints(tmp_path):
         ([], "nothing to do"),
         (["--out", "{dir}/market.csv"], "cannot tell the format"),
         (["--out", "{dir}/market", "--format", "arow"], "did you mean arrow"),
-        (["--out", "{dir}/none/market.arrow"], "no directory"),
+        (["--out", "{dir}/none/market.arrow"], "does not exist"),
         (["--out", "{dir}", "--format", "arrow"], "is a directory"),
         (["--out", "{dir}/there.parquet"], "exists already"),
         (["--stats", "--tuples", "0"], "at least 1"),

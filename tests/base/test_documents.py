@@ -12,7 +12,7 @@ from riprap.base.errors import DataError
 
 def test_a_device_has_no_end(monkeypatch):
     monkeypatch.setattr(documents, "LARGEST", 1 << 20)
-    with pytest.raises(DataError, match="more than 1 MiB"):
+    with pytest.raises(DataError, match="larger than 1 MiB"):
         read_text("/dev/zero", "plan")
 
 
@@ -27,7 +27,7 @@ def test_a_pipe_is_read_once_and_whole(tmp_path):
 def test_a_file_that_is_too_large(monkeypatch, tmp_path):
     monkeypatch.setattr(documents, "LARGEST", 8)
     (tmp_path / "large").write_text("123456789")
-    with pytest.raises(DataError, match="more than 0 MiB"):
+    with pytest.raises(DataError, match="larger than 0 MiB"):
         read_text(tmp_path / "large")
     (tmp_path / "fits").write_text("12345678")
     assert read_text(tmp_path / "fits") == "12345678"

@@ -48,7 +48,7 @@ def test_graph_with_a_plan(tmp_path):
     assert described["operators"]["Aggregator"]["protection"] == ["checkpoint every 1s", "backup"]
     plan.write_text('app = "bargain-discovery"\n[operators.Agregator]\ncheckpoint = "1s"\n')
     message = str(refused("graph", "bargain-discovery", "--plan", str(plan)))
-    assert "has operator Agregator" in message
+    assert "the plan names operator Agregator" in message
     assert "did you mean Aggregator?" in message
 
 

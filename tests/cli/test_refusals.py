@@ -175,7 +175,7 @@ SETTINGS = run_settings(None, {}, {"Source": "m.parquet"}, None, None)
         ({"shards": {"Aggregator": 0}}, "shards is"),
         (
             {"shards": {"Aggregator": 3}},
-            "this run had Aggregator in 3 shards and would have it in 1: each shard comes back from its own log",
+            "this run had Aggregator in 3 shards and would have it in 1: each shard recovers from its own log",
         ),
     ],
 )

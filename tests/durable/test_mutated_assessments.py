@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.durable.mutations import Case
 
-from riprap.api.assess import Request
 from riprap.api.impact import read_request
+from riprap.api.request import AssessRequest
 from riprap.apps import bargain_discovery
 from riprap.planner.assessment_file import read_assessment
 
@@ -29,7 +29,7 @@ def plan_with(path: Path) -> None:
 
 
 def ask_again(path: Path) -> None:
-    read_request(path, Request, bargain_discovery.build(), path / "plan.toml")
+    read_request(path, AssessRequest, bargain_discovery.build(), path / "plan.toml")
 
 
 CASE = Case(make_assessment, [plan_with, ask_again], 600, recovers=False)

@@ -13,7 +13,7 @@ from riprap.base.errors import DataError, GraphError
 from riprap.engine import compiling
 from riprap.engine.engine import Engine
 from riprap.expressions import bind, parse
-from riprap.expressions.column_functions import Columns
+from riprap.expressions.column_functions import ColumnFunction
 from riprap.graph.builder import App
 
 
@@ -74,7 +74,7 @@ def test_nothing_that_stands_in_an_expression_stands_in_the_text_that_is_execute
     schema = pa.schema([("evil()", pa.int64()), ("evil", pa.string())])
     node = parse("CASE WHEN `evil()` > 777001 THEN CONCAT(evil, 'evil()') ELSE CAST(`evil()` * 777002 AS STRING) END")
     for encoded in (False, True):
-        text = Columns(node.root, list(schema), [(True, False), (True, encoded)], node.text).text
+        text = ColumnFunction(node.root, list(schema), [(True, False), (True, encoded)], node.text).text
         assert "called(" in text
         assert "evil" not in text
         assert "77700" not in text

@@ -147,7 +147,7 @@ def test_feedback_that_does_not_fit_is_told():
     source.select("k", "1 AS n", name="P").feed("again")
     with pytest.raises(GraphError, match=r"feedback stream P→U.1 carries \(k string, n int64\) but was declared with"):
         app.build()
-    with pytest.raises(GraphError, match="filled twice"):
+    with pytest.raises(GraphError, match="fed twice"):
         source.feed("again")
 
 

@@ -26,7 +26,7 @@ def channels(draw):
         key = OrderKey(reached, 0, reached)
         fields = {
             "epoch": draw(st.sampled_from([1, 1, 1, 2])),
-            "progress": key if kind is not MessageKind.ROWS else draw(st.sampled_from([None, key])),
+            "watermark": key if kind is not MessageKind.ROWS else draw(st.sampled_from([None, key])),
             "born": draw(st.integers(0, 5)),
             "header": draw(st.sampled_from([b"", b"", b"", b"cut"])),
             "at": draw(st.sampled_from([None, None, None, OrderKey(7)])),

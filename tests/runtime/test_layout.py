@@ -216,7 +216,7 @@ def test_what_cannot_be_retained_while_down_is_refused():
         arrange(chain(source=kept, filter_=(ha_group("g"),)))
     with pytest.raises(GraphError, match="expected a share, more than 0 and at most 1"):
         retain("while-down", sample=0)
-    with pytest.raises(GraphError, match=r'there is retain."while-down".'):
+    with pytest.raises(GraphError, match=r'expected retain."while-down".'):
         retain("always")
 
 

@@ -139,7 +139,7 @@ def test_it_cannot_pass_on_the_challenge_of_another_element(tmp_path, dead):
         with plain:
             producer.at(dead)
             plain.sendall(impostor.meets(producer, challenge))
-            eventually(lambda: consumer.poll(0.005) or not consumer.transport._inlets._strangers, "the refusal")
+            eventually(lambda: consumer.poll(0.005) or not consumer.transport._inlets._unopened, "the refusal")
         assert not consumer.transport._inlets.connected
 
 
@@ -195,13 +195,13 @@ def test_no_byte_of_an_opening_can_be_changed(tmp_path):
                     continue  # the check itself was hit, and made to fit again
                 plain.sendall(frame)
                 plain.shutdown(socket.SHUT_WR)  # a length that is too long never comes
-                eventually(lambda: consumer.poll(0.002) or not consumer.transport._inlets._strangers, f"byte {at}")
+                eventually(lambda: consumer.poll(0.002) or not consumer.transport._inlets._unopened, f"byte {at}")
             assert not consumer.transport._inlets.connected, f"byte {at}"
             assert consumer.events == []
 
 
 def test_an_epoch_that_the_coordinator_has_not_issued_is_refused_and_stops_nobody(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(inlets, "_INTRODUCTION", 0.05)
+    monkeypatch.setattr(inlets, "_OPENING_TIMEOUT", 0.05)
     run, issued = run_in(tmp_path), {GAP: 1}
     with Consumer(run, issued=issued.__getitem__) as consumer, Producer(run, epoch=1) as producer:
         producer.at(consumer.location)
@@ -221,7 +221,7 @@ def test_an_epoch_whose_announcement_is_on_its_way_waits_for_it(tmp_path):
         producer.at(consumer.location)
         eventually(
             lambda: (
-                producer.poll() or consumer.poll(0.005) or any(s.opening for s in consumer.transport._inlets._strangers)
+                producer.poll() or consumer.poll(0.005) or any(s.opening for s in consumer.transport._inlets._unopened)
             )
         )
         assert producer.events == []
@@ -240,7 +240,7 @@ def test_nothing_is_taken_before_the_proof(tmp_path, what, caplog):
             opening = opening_frame(challenge, consumer.location)
             why = "it carried no proof" if what == "a message instead" else "a frame before the hello"
             plain.sendall({"a message instead": message, "another opening": opening * 2}.get(what, opening + message))
-            eventually(lambda: consumer.poll(0.005) or not consumer.transport._inlets._strangers, "the refusal")
+            eventually(lambda: consumer.poll(0.005) or not consumer.transport._inlets._unopened, "the refusal")
         assert consumer.events == []
         assert why in caplog.text
 
@@ -249,7 +249,7 @@ def test_however_many_connect_and_say_nothing_few_stay(tmp_path):
     run = run_in(tmp_path)
     with Consumer(run) as consumer, Producer(run) as producer:
         idle = [dialled(consumer)[0] for _ in range(200)]
-        assert len(consumer.transport._inlets._strangers) <= 64
+        assert len(consumer.transport._inlets._unopened) <= 64
         producer.at(consumer.location)
         producer.next(ConsumerUp, of=consumer)
         for one in idle:

@@ -42,7 +42,7 @@ def test_harmless_text_has_nothing_that_is_obeyed_and_keeps_the_rest(text):
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_console_obeys_itself_alone(terminal, monkeypatch):
-    out = console._Harmless(file=io.StringIO(), force_terminal=terminal, width=400, highlight=False, markup=False)
+    out = console._SafeConsole(file=io.StringIO(), force_terminal=terminal, width=400, highlight=False, markup=False)
     monkeypatch.setattr(console, "OUT", out)
     out.print(EVIL, style="red")
     table = Table(EVIL, title=EVIL)
@@ -72,7 +72,7 @@ def test_json_is_harmless_and_says_the_same(capsys):
 def test_what_is_logged_is_harmless():
     before = logging.lastResort.formatter
     try:
-        main._make_remarks_harmless()
+        main._escape_log_messages()
         record = logging.LogRecord("x", logging.WARNING, "x", 1, "refused: %s", (EVIL,), None)
         assert logging.lastResort.format(record).startswith("refused: a")
         assert commands_in(logging.lastResort.format(record)) == []

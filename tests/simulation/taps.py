@@ -87,7 +87,7 @@ def watch_progress(monkeypatch) -> None:
             life.reached = max(life.reached, key)
         return []
 
-    monkeypatch.setattr(UserDefinedOperator, "progress", watermark)
+    monkeypatch.setattr(UserDefinedOperator, "watermark", watermark)
 
 
 def tap_app(random: Random, *, strict: float = 0.0, sources: int = 2) -> Graph:

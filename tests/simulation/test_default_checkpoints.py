@@ -9,7 +9,7 @@ from riprap.graph.annotations import backup, checkpoint
 from riprap.graph.builder import App
 from riprap.graph.windows import count
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.partial import KEPT
+from riprap.protocols.partial import RETAINED
 from riprap.runtime.layout import arrange
 from riprap.testing.simulation import Crash, Simulation
 
@@ -50,7 +50,7 @@ def kept(run):
 
 def most():
     """Rows between the oldest checkpoint that is kept and now, with an interval for what waits and one to spare."""
-    return int((KEPT + 3) * EVERY / 1e6 * RATE)
+    return int((RETAINED + 3) * EVERY / 1e6 * RATE)
 
 
 @pytest.mark.parametrize("number", [1_000, 4_000])

@@ -117,8 +117,8 @@ def test_what_does_not_go_together_is_told():
         ({"name": "induced", "scope": "some"}, "expected cycles or all"),
         ({"name": "repeat", "rule": "bcs"}, "--induced-rule is for induced"),
         ({"name": "induced", "rule": "fdas"}, "expected hmnr or bcs"),
-        ({"name": "partial", "rule": "bcs"}, "partial has its plan"),
-        ({"name": "partial", "interval": "1s"}, "partial has its plan"),
+        ({"name": "partial", "rule": "bcs"}, "partial uses its plan"),
+        ({"name": "partial", "interval": "1s"}, "partial uses its plan"),
     ]:
         with pytest.raises(UsageError, match=told):
             configured(**wrong)

@@ -83,7 +83,7 @@ def test_a_hole_on_another_channel_does_not_begin_it_anew(monkeypatch):
     class Counted(_Cone):
         def __init__(self, *arguments):
             super().__init__(*arguments)
-            made.append(tuple(self._given))
+            made.append(tuple(self._next))
 
     monkeypatch.setattr("riprap.runtime.recomputation._Cone", Counted)
     app = App("diamond")

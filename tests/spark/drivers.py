@@ -19,7 +19,6 @@ import pytest
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parents[1] / "src"
-REFERENCES = HERE.parent / "workloads"  # what workloads should give
 _ANSWER = "scene: "
 
 
@@ -27,7 +26,6 @@ def environment() -> dict[str, str]:
     """For processes, and their Spark workers, that import riprap, the modules of this directory and `tests`."""
     paths = [
         str(HERE),
-        str(REFERENCES),
         str(SOURCES),
         str(HERE.parents[1]),
         *filter(None, [os.environ.get("PYTHONPATH")]),

@@ -7,13 +7,13 @@ import threading
 import time
 
 import pyarrow.parquet as pq
-import references
 import tapped
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from scene_inputs import bounded, numbers_table, same
 from stories import PATIENCE, SILENCE, Watcher, follow
 from supply import Supply
+from tests.papers.workloads import references
 
 from riprap import App, count, full_replication
 from riprap.api.run import run

@@ -179,7 +179,7 @@ def test_a_thousand_faults_of_all_kinds(tmp_path, share, name, seed):
         (("--kinds", "explode"), "fault explode is unknown; known: kill"),
         (("--kinds", "executor"), "in local mode the executor is the driver"),
         (("--for", "3s"), "a proof needs 8s or more"),
-        (("--every", "100ms"), "faults need 1s or more"),
+        (("--every", "100ms"), "write 1s or more"),
         (("--faults", "missing.toml"), "cannot read schedule missing.toml"),
         (("--out", "plan.toml"), "not an empty directory"),
         (("--osf", "Nowhere=count(*)"), "cannot read 'Nowhere=count(*)' as an output score function"),

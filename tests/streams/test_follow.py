@@ -98,8 +98,8 @@ def test_it_goes_on_over_writers_and_ends_when_told(tmp_path):
 
 FOLLOWER = """
 import sys
-from riprap.streams import Fenced, Stream
-for item in Stream.open(sys.argv[1]).read(follow=True, idle=300):
+from riprap.streams import Fenced, PersistentStream
+for item in PersistentStream.open(sys.argv[1]).read(follow=True, idle=300):
     print(item.batch["_seq"].to_pylist(), flush=True)
     if item.next_position >= int(sys.argv[2]):
         break

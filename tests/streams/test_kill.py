@@ -117,8 +117,8 @@ def test_a_full_disk_is_an_error_and_loses_nothing(tmp_path):
         "from riprap.base import disk\n"
         "disk.PATIENCE = 1.0\n"  # nobody will make room
         "from producer import append_number\n"
-        "from riprap.streams import Stream\n"
-        f"with Stream.open({str(tmp_path / 's')!r}).writer(producer='p', epoch=1) as writer:\n"
+        "from riprap.streams import PersistentStream\n"
+        f"with PersistentStream.open({str(tmp_path / 's')!r}).writer(producer='p', epoch=1) as writer:\n"
         "    for number in range(10**9):\n"
         "        writer.append(append_number(number), sequence=number).result()\n"
         "        print(number, flush=True)\n"

@@ -247,8 +247,8 @@ def test_a_follower_sees_every_mark_once(tmp_path_factory, steps, before, segmen
 
 FOLLOWER = """
 import sys
-from riprap.streams import Stream
-for item in Stream.open(sys.argv[1]).read(follow=True, idle=300, marks=True):
+from riprap.streams import PersistentStream
+for item in PersistentStream.open(sys.argv[1]).read(follow=True, idle=300, marks=True):
     print(getattr(item, "kind", "rows"), item.next_position, flush=True)
     if getattr(item, "kind", "rows") == "end":
         break

@@ -210,5 +210,5 @@ def test_what_was_trimmed_is_not_missed_silently(tmp_path):
     write(stream, batches([2] * 6))
     stream.trim(before_position=6)
     assert table(stream.read()).equals(table([batch(6, 6)]))
-    with pytest.raises(DataError, match="begins at 6"):
+    with pytest.raises(DataError, match="starts at 6"):
         list(stream.read(from_position=3))

@@ -38,8 +38,8 @@ from riprap.runtime.stored_text import StoredText
 from riprap.streams import PersistentStream, StoredBatch, StoredMark
 from riprap.streams.description import Stability as StreamStability
 from riprap.streams.description import is_stream
+from riprap.streams.positions import Appended
 from riprap.streams.stream_files import LocalFiles
-from riprap.streams.writer import Appended
 
 _TRIM_EVERY = 1.0  # seconds. Files trimmed early are reused early (`streams/spares.py`)
 _OWN = "own-records"  # the name under which a producer reads its own log

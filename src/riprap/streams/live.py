@@ -6,12 +6,13 @@ are published here. Positions are exact, so a follower switches between disk and
 
 import threading
 from collections import deque
+from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from riprap.streams.frame import FrameHeader
+from riprap.streams.frame import BATCH, FramedMessage, FrameHeader, payload_of
 from riprap.streams.mark import Mark
 
 
@@ -21,6 +22,14 @@ class Recent(NamedTuple):
     header: FrameHeader
     batch: pa.RecordBatch
     payload: bytes
+
+
+def recent_batches(messages: Sequence[FramedMessage], batches: Sequence[pa.RecordBatch]) -> list[Recent]:
+    return [
+        Recent(message.header, batch, payload_of(message.header, memoryview(message.head)))
+        for message, batch in zip(messages, batches, strict=True)
+        if message.header.kind == BATCH
+    ]
 
 
 class Live:

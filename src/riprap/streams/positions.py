@@ -155,3 +155,11 @@ def _after(batch: pa.RecordBatch, key: OrderKey) -> Any:
             values = batch.column(name).cast(pa.int64()).to_numpy(zero_copy_only=False)
         after = (values > bound) | ((values == bound) & after)
     return after
+
+
+class Appended(NamedTuple):
+    """The place of an append. `repeated`: according to its sequence it was stored already, so nothing was written."""
+
+    position: int  # of its first row; of a repetition, the end of the stream
+    rows: int
+    repeated: bool = False

@@ -49,16 +49,15 @@ from riprap.streams.frame import (
     FramedMessage,
     MarkKind,
     frame,
-    payload_of,
     producer_id,
 )
 from riprap.streams.gathering import Unframed, joined
-from riprap.streams.live import Live, Recent, announce, withdraw
+from riprap.streams.live import Live, Recent, announce, recent_batches, withdraw
 from riprap.streams.lock import acquire
 from riprap.streams.log import Log, TornTail
 from riprap.streams.mark import BEGINNING, MARK, MarkFile
 from riprap.streams.order import AppendOrder
-from riprap.streams.positions import EMPTY, Range
+from riprap.streams.positions import EMPTY, Appended, Range
 from riprap.streams.retention import Discard, enforce
 from riprap.streams.segment import segment_numbers
 from riprap.streams.stream_errors import Fenced
@@ -71,14 +70,6 @@ _SYNC_EVERY = 1_000_000  # microseconds between syncs where stability is "async"
 _SYNC_BYTES = 16 << 20  # or this many bytes
 GATHERED = 0.001  # seconds between two commits while appends are gathered
 _ENOUGH = 256 << 10  # bytes that are written without waiting for more
-
-
-class Appended(NamedTuple):
-    """The place of an append. `repeated`: according to its sequence it was stored already, so nothing was written."""
-
-    position: int  # of its first row; of a repetition, the end of the stream
-    rows: int
-    repeated: bool = False
 
 
 _Messages = tuple[FramedMessage, ...]
@@ -551,7 +542,7 @@ class StreamWriter:
                 enforce(self._files, log.finished, self._description.settings, self._clock, self.discard)
             messages += made
             if self._live.remembers:
-                recent += _recent(made, batches)
+                recent += recent_batches(made, batches)
             size += bytes_
         log.write(messages)
         if self._stability == "fsync":
@@ -602,11 +593,3 @@ class StreamWriter:
 def _length(serialized: _Serialized) -> int:
     arrow, body = serialized
     return memoryview(arrow).nbytes + HEADER_SIZE + sum(map(len, body))
-
-
-def _recent(messages: _Messages, batches: Sequence[pa.RecordBatch]) -> list[Recent]:
-    return [
-        Recent(message.header, batch, payload_of(message.header, memoryview(message.head)))
-        for message, batch in zip(messages, batches, strict=True)
-        if message.header.kind == BATCH
-    ]

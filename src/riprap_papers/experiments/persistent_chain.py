@@ -33,7 +33,7 @@ from riprap.engine.engine import Engine
 from riprap.graph.builder import App
 from riprap.operators.contract import Event
 from riprap.streams import PersistentStream
-from riprap.streams.writer import Appended
+from riprap.streams.positions import Appended
 
 SIZES, BATCHING, CHAINS, MODES = (256, 1024, 4096), (1, 16, 32, 64), (1, 2, 4, 8), ("native", "async", "fsync")
 BLOCK = 184  # tuples

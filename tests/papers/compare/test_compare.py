@@ -281,7 +281,7 @@ def test_costs_are_those_of_a_profile(tmp_path):
     assert (found.restart, found.restore, found.sync) == (1_500_000, 0, 50_000)
     layout = laid_out(case)
     assert [found.of(layout.graph, pe) for pe in layout.pes] == [pytest.approx(c * 1e6) for c in PROFILED.values()]
-    assert said([case]).startswith("The costs of rows are from profiles of nexmark-2, and restarts")
+    assert said([case]).startswith("The costs of rows are from profiles of nexmark-2, those of restarts")
     assert measured(observed(case)).first_output > 1.4
     assert ComparedCase(**json.loads(json.dumps(vars(case)))) == case
     for text, words in [('app = "vwap"', "is not a workload"), ('app = "nexmark-2"', "is not a profile that")]:
@@ -327,7 +327,7 @@ def test_the_command_writes_a_page_and_goes_on(tmp_path, capsys, monkeypatch):
         ({"workloads": ["nexmark-3"], "kill": "Fund"}, "did you mean Found?"),
         ({"protocols": ["coordinated"], "log": "volatile"}, "neither is compared"),
         ({"sinks": "lazy"}, "expected eager or committed"),
-        ({"protocols": ["induced"], "log": "volatile", "sinks": "committed"}, "rows are lost"),
+        ({"protocols": ["induced"], "log": "volatile", "sinks": "committed"}, "loses rows"),
         ({"protocols": ["coordinated"], "virtual": True}, "neither is compared"),
         ({"protocols": ["induced"], "log": "volatile", "virtual": True}, "would be lost: use --log persistent"),
         ({"protocols": ["structured-streaming"]}, "runs only there"),
