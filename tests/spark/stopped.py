@@ -33,7 +33,7 @@ def run_element(run, pe, attempt, executor_pid):
 
     stop("registering")
     with (
-        patch.object(process._Process, "_begin", stopping(process._Process._begin, "restoring")),
+        patch.object(process._Process, "_start", stopping(process._Process._start, "restoring")),
         patch.object(Element, "prepare", stopping(Element.prepare, "compiling")),
         patch.object(process._Process, "_connect", stopping(process._Process._connect, "connecting")),
     ):
