@@ -17,6 +17,7 @@ columns that begin with an underscore.
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,11 +25,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StatefulProcessor
 
 from benchmarks.bargain_peers import WINDOW
 
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not have this directory on their path
 _TICKS = pa.schema(
     [("ticker", pa.string()), ("type", pa.string()), ("price", pa.float64()), ("size", pa.int64()), ("seq", pa.int64())]
 )

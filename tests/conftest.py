@@ -27,6 +27,13 @@ def pytest_collection_modifyitems(items):
     order.longest_first(items)
 
 
+@pytest.fixture(autouse=True)
+def _own_path():
+    """`main()` sets PYTHONSAFEPATH for all processes below its own: it must not stay set in the tests' process."""
+    yield
+    os.environ.pop("PYTHONSAFEPATH", None)
+
+
 @pytest.fixture(scope="session")
 def spark():
     from riprap.spark.session import session

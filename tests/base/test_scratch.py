@@ -37,7 +37,10 @@ def place(tmp_path, monkeypatch):
 @pytest.fixture
 def command(place):
     """A command that has a scratch directory and would stay for ever."""
-    started = subprocess.Popen([sys.executable, "-c", COMMAND], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    started = subprocess.Popen(
+        [sys.executable, "-c", COMMAND], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored where a suite is in the background
+    )  # fmt: skip
     made = Path(started.stdout.readline().decode().strip())
     assert made.parent == place
     yield started, made

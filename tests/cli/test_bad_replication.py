@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.cli.refusals import ended, no_spark, refused  # noqa: F401
+from tests.cli.refusals import ended, no_spark, refused, run_settings  # noqa: F401
 
 from riprap.base.errors import GraphError
 from riprap.graph.annotations import ha_group
@@ -99,10 +99,8 @@ def test_operators_that_cannot_be_replicated(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("no_spark")
 def test_a_run_of_copies_cannot_be_resumed(tmp_path):
-    settings = {
-        "format": 1, "app": APP, "plan": f'app = "{APP}"\n[replication]\ncopies = 2\n', "fuse": "auto",
-        "parallelism": {}, "inputs": {"Source": "gone.parquet"}, "rate": None, "seconds": None,
-    }  # fmt: skip
+    plan = f'app = "{APP}"\n[replication]\ncopies = 2\n'
+    settings = run_settings(plan, {}, {"Source": "gone.parquet"}, None, None)
     (tmp_path / "run.json").write_text(json.dumps(settings))
     assert "under full replication" in refused("run", "--resume", tmp_path)
 

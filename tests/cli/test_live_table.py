@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from riprap.base import files
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.cli.live_table import LiveTable, _table, waiting
 from riprap.runtime.coordination.metrics import Metrics
@@ -75,8 +76,8 @@ def test_a_full_disk_leaves_lines_out_whole(tmp_path, monkeypatch):
 
     metrics = MetricsFile(tmp_path, SYSTEM_CLOCK)
     metrics.note("ended", [status(1, Latencies())])
-    opened = type(tmp_path).open
-    monkeypatch.setattr(type(tmp_path), "open", lambda *arguments, **options: Half(opened(*arguments, **options)))
+    opened = files.open_file
+    monkeypatch.setattr(files, "open_file", lambda *arguments, **options: Half(opened(*arguments, **options)))
     metrics.note("ended", [status(1, Latencies())])
     monkeypatch.undo()
     metrics.note("ended", [status(1, Latencies())])

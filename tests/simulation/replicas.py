@@ -18,7 +18,7 @@ def span(run: Case, rows: int) -> int:
 
 def unharmed(run: Case, recovery: str, repeated_by: str) -> Simulation:
     """The output is that of a run without faults, and streams of this recovery, and those to or within a group, count
-    nothing as lost or repeated.
+    nothing as lost or repeated. A buffer stream may bring again what its consumer was working on when it was killed.
     """
     simulation = run.simulation()
     with _repeated(run, repeated_by):
@@ -26,7 +26,8 @@ def unharmed(run: Case, recovery: str, repeated_by: str) -> Simulation:
         assert simulated(simulation) == bounded(run.layout.graph, run.inputs)
         for stream, counts in stream_counts(run.layout, simulation.ledgers()).items():
             if counts.recovery == recovery or run.layout.link(stream).target.group:
-                assert (counts.lost, counts.repeated) == (0, 0), f"{stream}: {counts}"
+                assert counts.lost == 0, f"{stream}: {counts}"
+                assert counts.repeated == 0 or counts.recovery == "buffer", f"{stream}: {counts}"
     return simulation
 
 

@@ -17,11 +17,12 @@ import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
-
-import pyarrow as pa
+from typing import IO, TYPE_CHECKING, Any
 
 from riprap.base.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 AnyPath = str | os.PathLike[str]
 _WALK = os.O_DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_PATH", os.O_RDONLY)
@@ -164,8 +165,10 @@ def write_text(path: AnyPath, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
-def mapped(path: AnyPath) -> pa.Buffer:
+def mapped(path: AnyPath) -> "pa.Buffer":
     """A file that nobody changes, mapped into memory."""
+    import pyarrow as pa  # here, so that `riprap --help` does not wait for it
+
     with open_file(path, buffering=0) as file:
         if not os.fstat(file.fileno()).st_size:
             return pa.py_buffer(b"")

@@ -122,10 +122,10 @@ class Assessment:
 
 
 def read_assessment(directory: Path) -> Assessment:
-    path = files.real(directory) / "assessment.json" if directory.is_dir() else files.real(directory)
+    named = directory / "assessment.json" if directory.is_dir() else directory
+    path, where = files.real(named.parent) / named.name, str(named)
     if not files.exists(path):
-        raise DataError(f"there is no assessment at {path}: give the directory that an assessment wrote")
-    where = str(path)
+        raise DataError(f"there is no assessment at {named}: give the directory that an assessment wrote")
     top = as_object(read_json(path, own=True), where, ("app", "operators", "unassessed", "settings"))
     operators, unassessed = top.get("operators"), as_object(top.get("unassessed", {}), f"{where}: unassessed")
     if not isinstance(top.get("app"), str) or not isinstance(operators, dict) or not operators:
