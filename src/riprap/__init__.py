@@ -1,6 +1,10 @@
 """Riprap: find the operators of a streaming application worth protecting, protect exactly those, prove it.
 
-    from riprap import App, count, run_bounded
+    import riprap
+
+    found = riprap.assess("bargain-discovery")           # which operators matter
+    plan = riprap.plan("bargain-discovery", recovery="5s", latency="1s")
+    riprap.prove("bargain-discovery", plan=plan, out="proof", seconds="30s").holds
 
 Names are loaded on first use, so `import riprap` is cheap.
 """
@@ -34,6 +38,12 @@ _HOMES = {
     "check_operator": "riprap.testing.checker",
     "run_bounded": "riprap.spark.bounded",
     "session": "riprap.spark.session",
+    "assess": "riprap.api.public",
+    "model": "riprap.api.public",
+    "plan": "riprap.api.public",
+    "prove": "riprap.api.public",
+    "resume": "riprap.api.public",
+    "run": "riprap.api.public",
 }
 
 __all__ = [
@@ -44,6 +54,7 @@ __all__ = [
     "Stream",
     "UserOperator",
     "apply",
+    "assess",
     "backup",
     "check_operator",
     "checkpoint",
@@ -51,10 +62,15 @@ __all__ = [
     "count",
     "full_replication",
     "ha_group",
+    "model",
     "persist",
+    "plan",
+    "prove",
     "punctuated",
     "read_plan",
+    "resume",
     "retain",
+    "run",
     "run_bounded",
     "session",
     "session_window",
@@ -63,6 +79,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from riprap.api.public import assess, model, plan, prove, resume, run
     from riprap.engine.engine import Engine
     from riprap.graph.aggregates import apply
     from riprap.graph.annotations import backup, checkpoint, continuous, full_replication, ha_group, persist, retain

@@ -35,7 +35,7 @@ def opened(page, tmp_path, *arguments: str) -> subprocess.CompletedProcess:
 
 @pytest.fixture(scope="module")
 def report(spark, tmp_path_factory):
-    from riprap.api.assess import assess
+    from riprap import assess
 
     place = tmp_path_factory.mktemp("assessed")
     path = place / "ticks.parquet"

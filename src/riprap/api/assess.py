@@ -1,12 +1,12 @@
 """`assess`: injects faults into an app, operator by operator, and finds the operators worth protecting.
 
-from riprap.api.assess import assess
-result = assess("bargain-discovery")
+result = riprap.assess("bargain-discovery")
 result.operators.show()      # a DataFrame: one row per operator and sink
 result.trials.show()         # one row per trial
 result                       # in a notebook: the graph and the table
 """
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -16,13 +16,12 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from riprap.api.impact import write_impact, write_request
-from riprap.api.request import SCALES, AssessRequest, functions_of, settings_of
+from riprap.api.request import AssessRequest, functions_of, settings_of
 from riprap.apps.catalogue import load_app
 from riprap.base import files
 from riprap.base.quantities import Duration, format_count, format_duration, parse_duration
+from riprap.base.tabular import Tabular
 from riprap.faults.campaign_settings import CampaignSettings, NothingToAssess
 from riprap.faults.campaign_summary import Metrics, TargetSummary, summarise
 from riprap.faults.models import ALTERS
@@ -38,8 +37,8 @@ from riprap.spark.campaign_job import CampaignResult, Tell, Warn, golden_frame, 
 
 
 @dataclass(frozen=True)
-class Assessment:
-    """The outcome of an assessment."""
+class Assessment(Tabular):
+    """The outcome of an assessment. Its directory has the report and everything else; `save` copies the figures."""
 
     graph: Graph
     result: CampaignResult
@@ -53,14 +52,17 @@ class Assessment:
     order: Mapping[str, Mapping[str, MetricOrder]]  # by sink and metric, with its confidence
     spread: Mapping[str, float]  # by sink: how much its score varies over golden runs
 
-    @property
-    def operators(self) -> Any:
-        """A DataFrame with the metrics of each operator at each sink."""
-        rows = [
+    def rows(self) -> list[dict[str, Any]]:
+        """The metrics of each operator at each sink."""
+        return [
             {"sink": s.sink, "operator": s.target, **_flat(s.paired), "verdict": self.verdicts[s.target].advice}
             for s in self.summaries
         ]
-        return rows_frame(pa.Table.from_pylist(rows))
+
+    @property
+    def operators(self) -> Any:
+        """The rows as a DataFrame of Spark."""
+        return rows_frame(self.to_arrow())
 
     @property
     def trials(self) -> Any:
@@ -74,6 +76,10 @@ class Assessment:
 
     def _repr_html_(self) -> str:
         return "\n".join(summary_blocks(self.content))
+
+    def save(self, path: Path | str) -> None:
+        """The figures as JSON."""
+        Path(path).write_text(json.dumps(self.to_json(), indent=2) + "\n")
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--json` prints. With several sinks, `operators` has the one that decides the verdict."""
@@ -126,26 +132,6 @@ def _flat(metrics: Metrics) -> dict[str, Any]:
 def _bounded(value: float) -> float | None:
     """None for infinity, which JSON cannot hold."""
     return value if isfinite(value) else None
-
-
-def assess(
-    app: str | Graph,
-    inputs: Mapping[str, Path | str] | Path | str | None = None,
-    *,
-    out: Path | str = "assessment",
-    **options: Any,
-) -> Assessment:
-    """Assess an app (its name, `module:attribute`, or a graph). Options are the fields of `AssessRequest`."""
-    graph = load_app(app) if isinstance(app, str) else app
-    if inputs is None:
-        from riprap.apps.samples import cache_directory, sample_inputs
-
-        scale = SCALES.get(options.get("scale", "demo"), SCALES["demo"])
-        inputs = dict(sample_inputs(graph, scale.tuples, options.get("seed", 2), cache_directory()))
-    elif not isinstance(inputs, Mapping):
-        inputs = {graph.sources[0].name: inputs}
-    paths = {name: Path(path) for name, path in inputs.items()}
-    return run_request(AssessRequest(graph, paths, **options), Path(out))
 
 
 def run_request(

@@ -17,6 +17,7 @@ from typing import Any
 from riprap.base import files
 from riprap.base.errors import UsageError
 from riprap.base.quantities import Duration
+from riprap.base.tabular import Tabular
 from riprap.engine.inputs import keyed, read_file
 from riprap.engine.profile import Profile, profile
 from riprap.graph.graph import Graph
@@ -39,7 +40,7 @@ Stabilities = Mapping[tuple[str, int], Stability]  # by operator and port
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Prediction(Tabular):
     """Answers by technique and rate, with the settings of the model."""
 
     app: str
@@ -70,6 +71,24 @@ class Prediction:
                 {"technique": name, "rate": rate, **asdict(answer)} for (name, rate), answer in self.answers.items()
             ],
         }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Availability and the share of tainted tuples at each sink, by technique and rate."""
+        return [
+            {
+                "technique": name,
+                "rate": rate,
+                "availability": answer.availability.mean,
+                "sink": sink,
+                "tainted": own.share.mean,
+            }
+            for (name, rate), answer in self.answers.items()
+            for sink, own in answer.sinks.items()
+        ]
+
+    def save(self, out: Path | str) -> None:
+        """`model.html`, `network.svg` and `results.json` in a directory."""
+        self.write(Path(out))
 
     def write(self, out: Path) -> None:
         """`model.html`, `network.svg` and `results.json` into a directory."""

@@ -10,6 +10,7 @@ reassessed(graph, found.plan, Path("assessment"))   # the impact of each protect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from riprap.api.assess import run_request
 from riprap.api.impact import read_request
@@ -17,6 +18,7 @@ from riprap.api.request import AssessRequest, OutputScores
 from riprap.base import files
 from riprap.base.errors import PlanError, known
 from riprap.base.quantities import Duration
+from riprap.base.tabular import Tabular
 from riprap.graph.graph import Graph
 from riprap.graph.plan_file import Plan, write_plan
 from riprap.graph.specs import Sink
@@ -29,11 +31,19 @@ from riprap.planner.tradeoff import Tradeoff, tradeoff
 
 
 @dataclass(frozen=True)
-class BudgetPlan:
+class ProtectionForBudget(Tabular):
     """What each step of a budget buys, and the plan of the last one."""
 
     curve: Tradeoff
     plan: Plan
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Each step: the share of the budget, what it buys, and the expected loss a day."""
+        return [{"share": step.share, "buys": step.buys, "loss": step.protection.loss} for step in self.curve.steps]
+
+    def save(self, path: Path | str) -> None:
+        """The plan file, which `run` and `prove` take."""
+        Path(path).write_text(write_plan(self.plan))
 
 
 def plan_budget(
@@ -43,7 +53,7 @@ def plan_budget(
     bound: Duration | None = None,
     *,
     profile: Path | None = None,
-) -> BudgetPlan:
+) -> ProtectionForBudget:
     """`assessments`: directories of assessments of this app; `bound`: the recovery bound.
 
     `profile`: the costs of techniques, measured by `riprap profile --costs`, and optionally the time of a restart,
@@ -58,7 +68,7 @@ def plan_budget(
     problem = problem_of(graph, assessment)
     curve = tradeoff(problem, parse_budget(budget, bound))
     best = curve.steps[-1].protection
-    return BudgetPlan(curve, plan_with_protection(graph, best, assessment.settings.replicas))
+    return ProtectionForBudget(curve, plan_with_protection(graph, best, assessment.settings.replicas))
 
 
 def _costs(profile: Path | None, graph: Graph) -> dict[str, OperatorCosts]:

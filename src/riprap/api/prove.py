@@ -18,9 +18,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from riprap.api.app_inputs import as_graph
 from riprap.api.predicted_effects import read_assessed, with_effects
 from riprap.api.request import OutputScores, score_functions
-from riprap.api.run import Inputs, RunSettings, as_graph, bundled, resume, run
+from riprap.api.run import Inputs, RunSettings, bundled, resume, run
 from riprap.base import files
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.errors import CheckFailed, DataError, MissingPrerequisite, RiprapError, UsageError

@@ -17,6 +17,7 @@ from riprap.api.plan_summary import PlanRequest, PlanSummary, meet_bound_as_exec
 from riprap.apps.catalogue import load_app
 from riprap.base.errors import PlanError, UsageError, known
 from riprap.base.quantities import Duration, parse_duration, show_duration
+from riprap.base.tabular import Tabular
 from riprap.graph.annotations import Annotations
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
@@ -35,7 +36,7 @@ COSTS = ("count", "bytes")
 
 
 @dataclass(frozen=True)
-class RecoveryPlan:
+class RecoveryPlan(Tabular):
     """The backups and their summary."""
 
     asked: PlanRequest
@@ -48,6 +49,18 @@ class RecoveryPlan:
     def failure(self) -> str:
         """Why a given plan misses the bound; "": it does not."""
         return self.summary.missed or self.plan.shortfall or ""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Each task: reprocessing time T, recovery latency L and its bound in seconds, and whether it is a backup."""
+        backups = set(self.plan.names)
+        return [
+            {"task": task["name"], "backup": task["name"] in backups, **{key: task[key] for key in ("T", "L", "bound")}}
+            for task in self.plan.to_json()["tasks"]
+        ]
+
+    def save(self, path: Path | str) -> None:
+        """The plan file, which `run` and `prove` take."""
+        Path(path).write_text(self.text)
 
     def to_json(self) -> dict[str, Any]:
         return self.plan.to_json() | self.summary.as_json()

@@ -16,7 +16,8 @@ from typing import Any, cast, get_args
 
 import pyarrow as pa
 
-from riprap.apps.catalogue import BUNDLED, load_app
+from riprap.api.app_inputs import as_graph
+from riprap.apps.catalogue import BUNDLED
 from riprap.base.disk import retry_while_full
 from riprap.base.documents import read_json, shortened
 from riprap.base.errors import DataError, UsageError
@@ -310,14 +311,6 @@ def resumed_app(directory: Path, settings: RunSettings, app: str | App | Graph |
 def bundled(app: str | App | Graph) -> str:
     """The name of a bundled app; "" for a user's app."""
     return app if isinstance(app, str) and app in BUNDLED else ""
-
-
-def as_graph(app: str | App | Graph) -> Graph:
-    if isinstance(app, str):
-        return load_app(app)
-    if not isinstance(app, App | Graph):
-        raise UsageError(f"an app cannot be a {type(app).__name__}: give the name of an app, an App or a Graph")
-    return app.build() if isinstance(app, App) else app
 
 
 def _stability(text: str) -> Stability:

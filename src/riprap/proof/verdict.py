@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from riprap.base.quantities import Duration
+from riprap.base.tabular import Tabular
 from riprap.graph.graph import Graph
 from riprap.proof.effects import FaultEffect
 from riprap.proof.fault_kinds import KINDS
@@ -87,7 +88,7 @@ class FaultResult:
 
 
 @dataclass(frozen=True)
-class Proof:
+class Proof(Tabular):
     """Everything that the report shows and `--json` prints."""
 
     app: str
@@ -101,6 +102,19 @@ class Proof:
     agreement: PredictionAgreement | None = None  # of predicted and measured recoveries
     scores: Mapping[str, Quality] = field(default_factory=dict)  # by sink with an output score function
     orders: Mapping[str, float | None] = field(default_factory=dict)  # rank correlations of predicted and measured
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Each fault: when it was injected (seconds of the run), and the measured and promised recovery in seconds."""
+        return [
+            {
+                "kind": result.fault.kind,
+                "targets": ", ".join(result.fault.targets),
+                "at": result.ran,
+                "recovery": result.latency,
+                "promised": result.promised,
+            }
+            for result in self.faults
+        ]
 
     @property
     def holds(self) -> bool:

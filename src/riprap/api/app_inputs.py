@@ -1,0 +1,86 @@
+"""What every function of the API takes: an app in any form, its inputs in any form, and durations.
+
+as_graph("bargain-discovery"), as_graph(app), as_graph(graph)
+with input_paths(graph, "market.parquet") as paths: ...       # one source; else by source
+with input_paths(graph, {"Orders": orders_table, "Clicks": clicks_frame}) as paths: ...
+seconds("2s"), seconds(timedelta(seconds=2)), seconds(2.0)
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from riprap.apps.catalogue import load_app
+from riprap.base.errors import UsageError, known
+from riprap.base.quantities import parse_duration
+from riprap.base.scratch import scratch
+from riprap.graph.builder import App
+from riprap.graph.graph import Graph
+
+AnyApp = str | App | Graph
+AnyInputs = Any  # a path, an Arrow table or a DataFrame of Spark, pandas or Polars; or a mapping of these by source
+
+
+def as_graph(app: AnyApp) -> Graph:
+    if isinstance(app, str):
+        return load_app(app)
+    if not isinstance(app, App | Graph):
+        raise UsageError(f"an app cannot be a {type(app).__name__}: give the name of an app, an App or a Graph")
+    return app.build() if isinstance(app, App) else app
+
+
+@contextmanager
+def input_paths(graph: Graph, inputs: AnyInputs, beside: Path | None = None) -> Iterator[dict[str, Path]]:
+    """The input of each source as a path.
+
+    Tables and DataFrames are written to files that are removed afterwards, or that stay beside a directory.
+    """
+    if not isinstance(inputs, Mapping):
+        if len(graph.sources) != 1:
+            names = known(source.name for source in graph.sources)
+            raise UsageError(f"{graph.name} has several sources, {names}: give the inputs by source")
+        inputs = {graph.sources[0].name: inputs}
+    with scratch("inputs") as place:
+        paths: dict[str, Path] = {}
+        for name, given in inputs.items():
+            if isinstance(given, str | os.PathLike):
+                paths[name] = Path(given)
+            else:
+                paths[name] = place / f"{len(paths)}.parquet"
+                if beside is not None:
+                    beside.parent.mkdir(parents=True, exist_ok=True)
+                    paths[name] = beside.with_name(f"{beside.name}-{name}.parquet")
+                pq.write_table(_table(name, given), paths[name])
+        yield paths
+
+
+def _table(name: str, given: Any) -> pa.Table:
+    """Arrow tables, and frames that convert themselves: `toArrow` (Spark), `to_arrow` (Polars), or pandas."""
+    if isinstance(given, pa.Table):
+        return given
+    for method in ("toArrow", "to_arrow"):
+        if hasattr(given, method):
+            return getattr(given, method)()
+    if hasattr(given, "columns") and hasattr(given, "dtypes"):
+        return pa.Table.from_pandas(given, preserve_index=False)
+    raise UsageError(
+        f"the input of source {name} cannot be a {type(given).__name__}: give a path, an Arrow table or a DataFrame"
+    )
+
+
+def seconds(given: str | float | timedelta) -> float:
+    """A duration in seconds: "2s", a `timedelta`, or a number of seconds."""
+    if isinstance(given, timedelta):
+        return given.total_seconds()
+    return parse_duration(given) / 1e6 if isinstance(given, str) else float(given)
+
+
+def duration_text(given: str | timedelta) -> str:
+    """A duration as text that `parse_duration` reads."""
+    return f"{round(given.total_seconds() * 1e6)}us" if isinstance(given, timedelta) else given
