@@ -22,8 +22,8 @@ from riprap.runtime.element.output_channels import HoldingOutput
 from riprap.testing.simulated import START
 from riprap.testing.simulated_incarnation import Life
 from riprap.testing.timed_simulation import TimedSimulation
-from riprap_papers.compare.costs import costs_of
 from riprap_papers.compare.grid import ComparedCase, cases
+from riprap_papers.compare.simulated_costs import costs_of
 from riprap_papers.compare.simulated_host import inputs_of, laid_out
 
 _INTERVALS = ("1s", "10s", "30s")

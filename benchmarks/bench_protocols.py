@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from benchmarks.harness import Result, at_least, confidence, reported
 from riprap.api.run import run as run_app
 from riprap.spark.session import hosting_session
-from riprap_papers.workloads.catalogue import load_workload
+from riprap_papers.workloads.workload_catalogue import load_workload
 
 _STRETCH = 2_000_000  # rows that repeat
 _STRETCHES = 200  # 16 s of 25 M rows/s: a run that comes to its end before its first checkpoint shows nothing

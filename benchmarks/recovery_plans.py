@@ -43,8 +43,8 @@ from riprap.graph.annotations import Annotations
 from riprap.graph.graph import Graph
 from riprap.graph.plan_file import Plan, write_plan
 from riprap.planner.executed import as_executed
+from riprap.planner.failure_effect import effect
 from riprap.planner.from_graph import topology_of
-from riprap.planner.model import effect
 from riprap.planner.topology import Topology
 from riprap.planner.topology_files import TaskProfile
 from riprap.report import page as p

@@ -1,4 +1,4 @@
-"""What `import riprap` offers: names that resolve, arguments in every form, results as tables, one sentence if wrong."""
+"""What `import riprap` offers: names that resolve, arguments in every form, results as tables, clear refusals."""
 
 import inspect
 from datetime import timedelta
@@ -69,7 +69,12 @@ def test_a_model_is_a_table():
 def test_inputs_in_every_form(kind, tmp_path):
     pq.write_table(ROWS, tmp_path / "rows.parquet")
     frame = pd.DataFrame({"x": [3, 1, 2]})
-    forms = {"path": tmp_path / "rows.parquet", "arrow": ROWS, "pandas": frame, "polars": pl.DataFrame({"x": [3, 1, 2]})}
+    forms = {
+        "path": tmp_path / "rows.parquet",
+        "arrow": ROWS,
+        "pandas": frame,
+        "polars": pl.DataFrame({"x": [3, 1, 2]}),
+    }
     with input_paths(small_app().build(), forms[kind]) as paths:
         assert pq.read_table(paths["Numbers"]).column("x").to_pylist() == [3, 1, 2]
     assert kind == "path" or not paths["Numbers"].exists()

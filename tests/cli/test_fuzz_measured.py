@@ -25,9 +25,9 @@ from riprap.proof.schedule import Choices, Demand, read_schedule
 from riprap.san.streaming.describe import describe
 from riprap.san.streaming.describe import read_profile as read_for_model
 from riprap_papers.compare.comparison import _Done
-from riprap_papers.compare.costs import profiles
 from riprap_papers.compare.grid import ComparedCase
 from riprap_papers.compare.measures import Result
+from riprap_papers.compare.simulated_costs import profiles
 from riprap_papers.report.comparison_page import comparison_report
 
 COST = {"cpu": 0.1, "memory": 1.0, "storage": 0.0, "network": 1.0}

@@ -11,7 +11,7 @@ from riprap.planner.assessment_file import LOST, AssessedApp, OperatorImpact, Re
 from riprap.planner.backup_plan import given_backups, plan_backups
 from riprap.planner.budget import budget_problem, evaluate
 from riprap.planner.exact import solve
-from riprap.planner.model import NEVER
+from riprap.planner.failure_effect import NEVER
 from riprap.planner.problem import problem
 from riprap.planner.published_line import line
 from riprap.planner.topology import topology

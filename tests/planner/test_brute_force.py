@@ -12,7 +12,7 @@ from tests.planner.brute_force import bounds, cheapest, is_met, is_sound_cut, la
 from riprap.base.errors import PlanError, UsageError
 from riprap.planner.algorithms import ALGORITHMS
 from riprap.planner.backup_plan import given_backups, plan_backups
-from riprap.planner.model import NEVER
+from riprap.planner.failure_effect import NEVER
 from riprap.planner.problem import problem
 from riprap.planner.topology_files import read_topology
 from riprap_papers.published.topologies import SECOND

@@ -12,7 +12,7 @@ from tests.planner.strategies import topologies
 
 from riprap.base.errors import GraphError, PlanError
 from riprap.planner.exact import solve
-from riprap.planner.model import effect
+from riprap.planner.failure_effect import effect
 from riprap.planner.problem import problem
 from riprap.planner.topology import topology
 from riprap_papers.published.topologies import SECOND

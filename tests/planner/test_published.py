@@ -8,7 +8,7 @@ from tests.planner.strategies import bounded
 
 from riprap.base.errors import UsageError
 from riprap.planner.exact import solve
-from riprap.planner.model import effect
+from riprap.planner.failure_effect import effect
 from riprap.planner.problem import problem
 from riprap.planner.published_dag import candidates, dag
 from riprap.planner.published_heuristic import HeuristicState

@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -107,3 +108,27 @@ def test_decisions_have_numbers_of_their_own_and_links_lead_somewhere():
     for path in tracked("*.md"):
         for link in re.findall(r"\]\(([^)#:\s]+\.md)[#)]", path.read_text()):
             assert (path.parent / link).is_file(), f"{path}: {link} is not there"
+
+
+# What a command computes (api/), prints (cli/) and shows as a page (report/) has one name: that of the command.
+LAYERS_OF_A_COMMAND = ("riprap/api/", "riprap/cli/", "riprap/report/")
+SAME_IDEA = {  # a module of the product that a command is named after
+    "graph": "riprap/graph/graph.py",
+    "profile": "riprap/engine/profile.py",
+    "stream": "riprap/streams/stream.py",
+}
+
+
+def test_no_public_name_has_two_meanings():
+    classes, modules = defaultdict(list), defaultdict(list)
+    for path in SRC.parent.rglob("*.py"):
+        place = str(path.relative_to(SRC.parent))
+        if path.name != "__init__.py" and not place.startswith(LAYERS_OF_A_COMMAND):
+            modules[path.stem].append(place)
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                classes[node.name].append(place)
+    for path in [path for layer in LAYERS_OF_A_COMMAND for path in (SRC.parent / layer).glob("*.py")]:
+        others = [place for place in modules.get(path.stem, []) if place != SAME_IDEA.get(path.stem)]
+        assert not others, f"{path} and {others} have one name"
+    assert {name: places for name, places in [*classes.items(), *modules.items()] if len(places) > 1} == {}

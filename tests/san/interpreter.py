@@ -14,7 +14,7 @@ from riprap.san.formalism import DistributionKind, Measure, Network
 from riprap.san.generator import uniform
 from riprap.san.language import evaluate
 from riprap.san.resolved import TOLERANCE, Resolved, ResolvedActivity, resolve
-from riprap.san.simulate import LOOP_LIMIT, RING, Span, Trajectory, Trouble, error_of
+from riprap.san.simulate import LOOP_LIMIT, RING, SimulatedSpan, Trajectory, Trouble, error_of
 
 _SAMPLER = {
     DistributionKind.EXPONENTIAL: samplers.exponential,
@@ -26,7 +26,7 @@ _SAMPLER = {
 }
 
 
-def interpret(network: Network | Resolved, key: np.uint64, span: Span) -> Trajectory:
+def interpret(network: Network | Resolved, key: np.uint64, span: SimulatedSpan) -> Trajectory:
     """Run one replication with the generator key `key`."""
     return _Run(network if isinstance(network, Resolved) else resolve(network), key, span).run()
 
@@ -35,7 +35,7 @@ def interpret(network: Network | Resolved, key: np.uint64, span: Span) -> Trajec
 class _Run:
     network: Resolved
     key: np.uint64
-    span: Span
+    span: SimulatedSpan
     counter: np.uint64 = field(default_factory=lambda: np.uint64(0))
     now: float = 0.0
     when: dict[int, float] = field(default_factory=dict)  # timed activity → completion time

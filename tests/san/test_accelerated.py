@@ -11,7 +11,7 @@ from tests.san.interpreter import interpret
 
 from riprap.san.compiled import compile_network
 from riprap.san.generator import key
-from riprap.san.simulate import Span
+from riprap.san.simulate import SimulatedSpan
 from riprap.san.streaming.application import Application, ModelStream
 from riprap.san.streaming.deployment import GroupInterpretation
 from riprap.san.streaming.failures import Faults, ModelHost
@@ -208,8 +208,8 @@ def test_templates_run_alike_interpreted_and_compiled():
 
 def assert_alike(scenario: ModelScenario) -> None:
     network = build(scenario.deployment(), scenario.faults)
-    expected = interpret(network, key(4, 0), Span(3.0))
-    found = compile_network(network).run(key(4, 0), Span(3.0), trace=100_000)
+    expected = interpret(network, key(4, 0), SimulatedSpan(3.0))
+    found = compile_network(network).run(key(4, 0), SimulatedSpan(3.0), trace=100_000)
     assert expected.events > 500
     np.testing.assert_array_equal(found.activities, expected.activities)
     np.testing.assert_array_equal(found.times, expected.times)

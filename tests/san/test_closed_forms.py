@@ -20,7 +20,7 @@ from riprap.san.formalism import (
     time_averaged,
 )
 from riprap.san.generator import keys
-from riprap.san.simulate import Span
+from riprap.san.simulate import SimulatedSpan
 from riprap.san.statistics import estimate
 
 # One process for all tests that use the same networks: each is compiled once.
@@ -51,7 +51,7 @@ def machines_up(machines: int, crews: int, failure: float, repair: float) -> flo
 @pytest.fixture(scope="module")
 def simulated():
     compiled = compile_network(all_closed_forms())
-    rows = compiled.run_many(keys(11, 0, 40), Span(25_000.0, 500.0)).rewards
+    rows = compiled.run_many(keys(11, 0, 40), SimulatedSpan(25_000.0, 500.0)).rewards
     return {reward.name: estimate(rows[:, k], 0.9999) for k, reward in enumerate(compiled.network.rewards)}
 
 

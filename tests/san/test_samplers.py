@@ -10,7 +10,7 @@ from tests.san.networks import DELAYS
 from riprap.san import samplers
 from riprap.san.formalism import Activity, Network, SanPlace
 from riprap.san.generator import key, keys, uniform
-from riprap.san.simulate import Span
+from riprap.san.simulate import SimulatedSpan
 
 
 def draws(sampler, parameters, count=20_000, seed=3):
@@ -75,7 +75,7 @@ def assert_counts(values, distribution):
 )
 def test_activities_take_as_long_as_their_distribution_says(name, distribution):
     network = Network("clock", (SanPlace("a"),), (Activity("tick", DELAYS[name]),))
-    times = interpret(network, key(2, 0), Span(600.0)).times
+    times = interpret(network, key(2, 0), SimulatedSpan(600.0)).times
     assert len(times) > 500
     assert stats.kstest(np.diff(times), distribution.cdf).pvalue > 1e-4
 

@@ -23,7 +23,7 @@ from riprap.san.formalism import (
 )
 from riprap.san.generator import key
 from riprap.san.resolved import NetworkError, resolve
-from riprap.san.simulate import Span
+from riprap.san.simulate import SimulatedSpan
 
 # One process for all tests that use the same networks: each is compiled once.
 pytestmark = pytest.mark.xdist_group("san-networks")
@@ -100,9 +100,9 @@ INVARIANT = one(
 def test_found_while_running(network, message, monkeypatch):
     monkeypatch.setattr("tests.san.interpreter.LOOP_LIMIT", 500)
     with pytest.raises(NetworkError, match=message):
-        interpret(network, key(1, 0), Span(10.0))
+        interpret(network, key(1, 0), SimulatedSpan(10.0))
     with pytest.raises(NetworkError, match=message):
-        compile_network(network).run(key(1, 0), Span(10.0))
+        compile_network(network).run(key(1, 0), SimulatedSpan(10.0))
 
 
 def test_exact_solution_finds_loops_too():

@@ -8,7 +8,7 @@ from tests.san.interpreter import interpret
 
 from riprap.base.errors import RiprapError
 from riprap.san.generator import key
-from riprap.san.simulate import Span
+from riprap.san.simulate import SimulatedSpan
 from riprap.san.streaming.application import Application, ModelStream
 from riprap.san.streaming.deployment import Shock
 from riprap.san.streaming.failures import Faults, ModelHost
@@ -164,17 +164,17 @@ def test_the_invariant_of_groups_can_fail():
         chain(kinds.functor("f", 1e-6, 1.0)), protected, Faults(forced={"f": 0.5}, recovery=2.0), 3.0
     )
     network = build(scenario.deployment(), scenario.faults)
-    assert interpret(network, key(1, 0), Span(3.0)).events > 100
+    assert interpret(network, key(1, 0), SimulatedSpan(3.0)).events > 100
     blind = [each for each in network.activities if ".deactivate" not in each.name]
     with pytest.raises(RiprapError, match=r"replica 0 of group0 is complete while it is active .* does not hold"):
-        interpret(replace(network, activities=tuple(blind)), key(1, 0), Span(3.0))
+        interpret(replace(network, activities=tuple(blind)), key(1, 0), SimulatedSpan(3.0))
 
 
 def test_the_invariant_of_instances_can_fail():
     """A crash that forgets a tuple which is being processed is found out, and so is one that leaves streams full."""
     scenario = ModelScenario(chain(kinds.functor("f", 0.002, 1.0)), (), Faults(forced={"f": 0.5}, recovery=2.0), 3.0)
     network = build(scenario.deployment(), scenario.faults)
-    assert interpret(network, key(1, 0), Span(3.0)).events > 100
+    assert interpret(network, key(1, 0), SimulatedSpan(3.0)).events > 100
 
     def forgetting(line):
         return replace(network, activities=tuple(
@@ -185,4 +185,4 @@ def test_the_invariant_of_instances_can_fail():
         ))  # fmt: skip
 
     with pytest.raises(RiprapError, match=r"f does one thing at a time while it is alive .* does not hold"):
-        interpret(forgetting("f.waiting = 0"), key(1, 0), Span(3.0))
+        interpret(forgetting("f.waiting = 0"), key(1, 0), SimulatedSpan(3.0))

@@ -20,7 +20,7 @@ from riprap.api.run import run
 from riprap.runtime.coordination.element_states import SystemState
 from riprap.spark.queries import Restarted
 from riprap.streams import Busy, PersistentStream
-from riprap_papers.workloads.catalogue import load_workload
+from riprap_papers.workloads.workload_catalogue import load_workload
 
 
 def kills_under_a_protocol(place, protocol):

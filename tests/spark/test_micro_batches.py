@@ -8,7 +8,7 @@ from tests.papers.workloads import references
 
 from riprap.streams import PersistentStream
 from riprap_papers.peers.micro_batches import MicroBatchQuery, work
-from riprap_papers.workloads.catalogue import load_workload
+from riprap_papers.workloads.workload_catalogue import load_workload
 
 S = 1_000_000
 WANTED = {

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from riprap.apps.catalogue import load_app
+from riprap.base import files
 from riprap.base.errors import UsageError, known
 from riprap.base.quantities import parse_duration
 from riprap.base.scratch import scratch
@@ -54,7 +55,7 @@ def input_paths(graph: Graph, inputs: AnyInputs, beside: Path | None = None) -> 
             else:
                 paths[name] = place / f"{len(paths)}.parquet"
                 if beside is not None:
-                    beside.parent.mkdir(parents=True, exist_ok=True)
+                    files.make(files.real(beside.parent))
                     paths[name] = beside.with_name(f"{beside.name}-{name}.parquet")
                 pq.write_table(_table(name, given), paths[name])
         yield paths

@@ -79,7 +79,7 @@ class Assessment(Tabular):
 
     def save(self, path: Path | str) -> None:
         """The figures as JSON."""
-        Path(path).write_text(json.dumps(self.to_json(), indent=2) + "\n")
+        files.write_text(files.real(path), json.dumps(self.to_json(), indent=2) + "\n")
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--json` prints. With several sinks, `operators` has the one that decides the verdict."""

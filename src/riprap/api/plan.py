@@ -43,7 +43,7 @@ class ProtectionForBudget(Tabular):
 
     def save(self, path: Path | str) -> None:
         """The plan file, which `run` and `prove` take."""
-        Path(path).write_text(write_plan(self.plan))
+        files.write_text(files.real(path), write_plan(self.plan))
 
 
 def plan_budget(

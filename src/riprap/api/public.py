@@ -29,6 +29,7 @@ from riprap.api.plan import ProtectionForBudget, plan_budget
 from riprap.api.recovery_plan import RecoveryPlan, plan_recovery
 from riprap.api.request import SCALES, AssessRequest
 from riprap.api.run import RunResult
+from riprap.base import files
 from riprap.base.errors import UsageError
 from riprap.base.quantities import Duration, parse_duration
 from riprap.base.scratch import scratch
@@ -193,7 +194,7 @@ def plan_file(plan: AnyPlan | None) -> Iterator[Path | None]:
         return
     text = plan.text if isinstance(plan, RecoveryPlan) else write_plan(plan if isinstance(plan, Plan) else plan.plan)
     with scratch("plan") as place:
-        (place / "plan.toml").write_text(text)
+        files.write_text(place / "plan.toml", text)
         yield place / "plan.toml"
 
 

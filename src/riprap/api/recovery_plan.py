@@ -15,6 +15,7 @@ from typing import Any
 
 from riprap.api.plan_summary import PlanRequest, PlanSummary, meet_bound_as_executed, summarise_plan
 from riprap.apps.catalogue import load_app
+from riprap.base import files
 from riprap.base.errors import PlanError, UsageError, known
 from riprap.base.quantities import Duration, parse_duration, show_duration
 from riprap.base.tabular import Tabular
@@ -60,7 +61,7 @@ class RecoveryPlan(Tabular):
 
     def save(self, path: Path | str) -> None:
         """The plan file, which `run` and `prove` take."""
-        Path(path).write_text(self.text)
+        files.write_text(files.real(path), self.text)
 
     def to_json(self) -> dict[str, Any]:
         return self.plan.to_json() | self.summary.as_json()

@@ -10,7 +10,7 @@ from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.quantities import Duration, format_duration, show_duration
 from riprap.planner import algorithms
 from riprap.planner.cyclic_graphs import thin_cycle
-from riprap.planner.model import NEVER, FailureCost, effect
+from riprap.planner.failure_effect import NEVER, FailureCost, effect
 from riprap.planner.problem import Problem, Solution
 from riprap.planner.replan import Change, replan
 

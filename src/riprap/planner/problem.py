@@ -8,7 +8,7 @@ import numpy as np
 from riprap.base.errors import PlanError, UsageError
 from riprap.base.quantities import Duration, show_duration
 from riprap.planner.cyclic_graphs import thin_cycle
-from riprap.planner.model import NEVER, recovery
+from riprap.planner.failure_effect import NEVER, recovery
 from riprap.planner.topology import Topology, rows
 
 

@@ -7,7 +7,7 @@ found by Frank–Wolfe steps along longest paths). In series and in parallel thi
 
 import numpy as np
 
-from riprap.planner.model import sweep
+from riprap.planner.failure_effect import sweep
 from riprap.planner.problem import Problem, Solution
 from riprap.planner.published_heuristic import HeuristicState
 from riprap.planner.reductions import longest_excess

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from riprap.base.randomness import generator
-from riprap.planner.model import Sweep, sweep
+from riprap.planner.failure_effect import Sweep, sweep
 from riprap.planner.problem import Problem
 from riprap.planner.topology import levels_of, rows
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from riprap.base.clock import Clock
-from riprap.planner.model import recovery
+from riprap.planner.failure_effect import recovery
 from riprap.planner.reductions import Core
 from riprap.planner.search import Cover, greedy_early, greedy_late, improve, prune
 from riprap.planner.topology import levels_of

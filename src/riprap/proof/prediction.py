@@ -16,8 +16,8 @@ import numpy as np
 
 from riprap.base.quantities import Duration
 from riprap.graph.graph import Graph
+from riprap.planner.failure_effect import NEVER, effect
 from riprap.planner.from_graph import topology_of
-from riprap.planner.model import NEVER, effect
 from riprap.planner.topology_files import TaskProfile
 from riprap.proof.fault_kinds import KINDS
 from riprap.proof.schedule import ScheduledFault

@@ -23,7 +23,7 @@ from riprap.san import generator, machine, samplers
 from riprap.san.codegen import generate, parameter_array, sizes
 from riprap.san.formalism import Network
 from riprap.san.resolved import NetworkError, Resolved, resolve
-from riprap.san.simulate import RING, Span, Trajectory, error_of
+from riprap.san.simulate import RING, SimulatedSpan, Trajectory, error_of
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Compiled:
         changed = {**self.network.parameters, **parameters}
         return Compiled(replace(self.network, parameters=changed), self.module)
 
-    def run(self, key: np.uint64, span: Span, trace: int = 0) -> Trajectory:
+    def run(self, key: np.uint64, span: SimulatedSpan, trace: int = 0) -> Trajectory:
         """One replication; the first `trace` completions are recorded."""
         rewards = np.zeros(len(self.network.rewards))
         times, activities = np.zeros(trace), np.zeros(trace, np.int64)
@@ -59,14 +59,20 @@ class Compiled:
         recorded = min(events, trace)
         return Trajectory(rewards, marking, events, times[:recorded], activities[:recorded])
 
-    def run_many(self, keys: np.ndarray, span: Span) -> Batch:
+    def run_many(self, keys: np.ndarray, span: SimulatedSpan) -> Batch:
         """One replication per key. Releases the GIL, so threads can run batches in parallel."""
         rewards = np.zeros((len(keys), len(self.network.rewards)))
         _, events = self._call(self.module.simulate_many, keys, span, rewards, np.zeros(0), np.zeros(0, np.int64))
         return Batch(rewards, events)
 
     def _call(
-        self, function: object, key: object, span: Span, rewards: np.ndarray, times: np.ndarray, activities: np.ndarray
+        self,
+        function: object,
+        key: object,
+        span: SimulatedSpan,
+        rewards: np.ndarray,
+        times: np.ndarray,
+        activities: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         initial = np.array(self.network.initial, np.int64)
         marking = np.empty_like(initial)

@@ -15,7 +15,7 @@ import numpy as np
 from riprap.san.compiled import Compiled, compile_network
 from riprap.san.formalism import Network
 from riprap.san.generator import keys
-from riprap.san.simulate import Span
+from riprap.san.simulate import SimulatedSpan
 from riprap.san.statistics import Estimate, Precision, enough, estimate, next_wave
 
 
@@ -39,7 +39,7 @@ class NetworkJob:
     """Replications of a network, compiled where they run."""
 
     network: Network
-    span: Span
+    span: SimulatedSpan
     seed: int = 1
     piece: int = 4
 

@@ -11,7 +11,7 @@ RING = 64  # number of the last instantaneous completions that are recorded, to 
 
 
 @dataclass(frozen=True)
-class Span:
+class SimulatedSpan:
     """Simulated seconds: the run starts at 0, rewards count from `start`, and it ends at `horizon`."""
 
     horizon: float

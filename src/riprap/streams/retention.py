@@ -28,12 +28,12 @@ _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 
 
 @dataclass(frozen=True)
-class Reader:
+class RegisteredReader:
     position: int
     run: str = ""  # the directory of the run that it belongs to
 
 
-def register(files: Files, first: int, name: str, reader: Reader) -> None:
+def register(files: Files, first: int, name: str, reader: RegisteredReader) -> None:
     """`first` is the position of the oldest retained row; called within `files.exclusive()`."""
     position = reader.position
     if not _NAME.match(name):
@@ -47,7 +47,7 @@ def unregister(files: Files, name: str) -> None:
     files.delete(f"{READERS}/{name}.json")
 
 
-def registered(files: Files) -> dict[str, Reader]:
+def registered(files: Files) -> dict[str, RegisteredReader]:
     """By name; raises `Damaged` if a registration cannot be read."""
     found = {}
     for name in files.names(READERS):
@@ -56,7 +56,7 @@ def registered(files: Files) -> dict[str, Reader]:
             position, run = content.get("position"), content.get("run", "")
             if not isinstance(position, int) or not isinstance(run, str):
                 raise Damaged(f"{files.location}/{READERS}/{name}", 0, "a document without a position")
-            found[name[:-5]] = Reader(position, run)
+            found[name[:-5]] = RegisteredReader(position, run)
     return found
 
 

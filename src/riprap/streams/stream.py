@@ -274,7 +274,7 @@ class PersistentStream:
         `run`: the directory of the run that reads it, to show why it is retained.
         """
         with self.files.exclusive():
-            retention.register(self.files, self.first_position(), name, retention.Reader(position, run))
+            retention.register(self.files, self.first_position(), name, retention.RegisteredReader(position, run))
 
     def unregister_reader(self, name: str) -> None:
         retention.unregister(self.files, name)

@@ -21,7 +21,7 @@ def command(
     from riprap.cli.console import ERR, OUT, print_json
     from riprap.cli.output_paths import output_directory
     from riprap.spark.session import hosting_session
-    from riprap_papers.experiments.corruption import as_json, reproduce
+    from riprap_papers.experiments.corrupted_copies import as_json, reproduce
 
     try:
         numbers = [int(part) for part in copies.split(",") if part.strip()]

@@ -24,15 +24,15 @@ from riprap.base.quantities import format_duration
 from riprap.base.shapes import shaped
 from riprap.planner.json_input import as_object
 from riprap_papers.compare.advice import advice
-from riprap_papers.compare.costs import profiles, said
+from riprap_papers.compare.case_processes import cores, maxima_of, results_of
 from riprap_papers.compare.cycle import Fall, Falling, falls
 from riprap_papers.compare.grid import MICRO_BATCHES, ComparedCase, HostName, Scale, cases, micro_batch_notes
 from riprap_papers.compare.measures import Result, measured
-from riprap_papers.compare.processes import cores, maxima_of, results_of
+from riprap_papers.compare.simulated_costs import profiles, said
 from riprap_papers.compare.simulated_host import laid_out
 from riprap_papers.compare.spark_cases import OnSpark
 from riprap_papers.report.comparison_page import comparison_report
-from riprap_papers.workloads.catalogue import WORKLOADS
+from riprap_papers.workloads.workload_catalogue import WORKLOADS
 
 Tell = Callable[[ComparedCase, Result], None]
 

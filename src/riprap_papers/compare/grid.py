@@ -19,8 +19,8 @@ from typing import Any, Literal, get_args
 from riprap.base.errors import UsageError, known
 from riprap.base.quantities import Duration, format_duration, parse_duration
 from riprap.protocols.registry import LOGS, REGISTRY, configured
-from riprap_papers.workloads.catalogue import WORKLOADS, load_workload
 from riprap_papers.workloads.workload import Windows, Workload
+from riprap_papers.workloads.workload_catalogue import WORKLOADS, load_workload
 
 Scale = Literal["small", "demo", "paper"]
 HostName = Literal["simulated", "spark"]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from riprap.base.shapes import shaped
-from riprap_papers.compare.oracle import RowVerdict
+from riprap_papers.compare.workload_oracle import RowVerdict
 
 STEP = 0.3  # seconds
 _WARM = 0.2  # share of the time before the kill, or of the run, that is ignored as warm-up

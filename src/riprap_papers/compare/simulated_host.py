@@ -10,10 +10,10 @@ from riprap.runtime.coordination.counts import stream_counts
 from riprap.runtime.layout import Layout, arrange
 from riprap.testing.simulated import START, Crash
 from riprap.testing.timed_simulation import TimedSimulation
-from riprap_papers.compare.costs import costs_of
 from riprap_papers.compare.grid import MICRO_BATCHES, NONE, ComparedCase
 from riprap_papers.compare.measures import Observation, SinkOutput
-from riprap_papers.compare.oracle import expected, judged, rows
+from riprap_papers.compare.simulated_costs import costs_of
+from riprap_papers.compare.workload_oracle import expected, judged, rows
 
 _PATIENCE = 20  # times the input's length after which a run counts as hanging
 

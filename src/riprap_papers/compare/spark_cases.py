@@ -21,8 +21,8 @@ from riprap.streams.shards import shards as streams_of
 from riprap.streams.stream_files import LocalFiles
 from riprap_papers.compare.grid import MICRO_BATCHES, NONE, ComparedCase
 from riprap_papers.compare.measures import Observation, SinkOutput
-from riprap_papers.compare.oracle import expected, judged, rows
 from riprap_papers.compare.simulated_host import inputs_of, laid_out
+from riprap_papers.compare.workload_oracle import expected, judged, rows
 from riprap_papers.peers import micro_batches
 
 _SLICES = 20  # of the output of a micro-batch, each with its own latency

@@ -13,18 +13,18 @@ import pytest
 from riprap.base.errors import RiprapError
 from riprap.cli.main import main as riprap
 from riprap_papers.compare.advice import advice
+from riprap_papers.compare.case_processes import results_of
 from riprap_papers.compare.comparison import compare, find_maximum
-from riprap_papers.compare.costs import costs_of, profiles, said
 from riprap_papers.compare.cycle import Falling, falls
 from riprap_papers.compare.grid import ComparedCase, cases
 from riprap_papers.compare.maximum import maximum
 from riprap_papers.compare.measures import STEP, Observation, Result, SinkOutput, averaged, measured
-from riprap_papers.compare.oracle import RowVerdict, judged, rows
-from riprap_papers.compare.processes import results_of
+from riprap_papers.compare.simulated_costs import costs_of, profiles, said
 from riprap_papers.compare.simulated_host import laid_out, observed
 from riprap_papers.compare.skew import pairs
+from riprap_papers.compare.workload_oracle import RowVerdict, judged, rows
 from riprap_papers.report.comparison_page import comparison_report
-from riprap_papers.workloads.catalogue import WORKLOADS
+from riprap_papers.workloads.workload_catalogue import WORKLOADS
 
 SHORT = {"workloads": ["nexmark-2"], "rate": 300.0, "seconds": 4.0, "intervals": ("700ms",)}
 
@@ -215,9 +215,9 @@ def test_processes_change_nothing_but_the_time():
     asked = cases("small", protocols=["coordinated", "repeat", "none"], **SHORT)
     found = results_of(asked, 2)
     assert [next(found), next(found)] == list(results_of(asked[:2], 1))
-    assert len([child for child in children() if b"riprap_papers.compare.processes" in child]) == 2
+    assert len([child for child in children() if b"riprap_papers.compare.case_processes" in child]) == 2
     found.close()
-    assert not [child for child in children() if b"riprap_papers.compare.processes" in child]
+    assert not [child for child in children() if b"riprap_papers.compare.case_processes" in child]
 
 
 def children():

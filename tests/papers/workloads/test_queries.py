@@ -8,7 +8,7 @@ from collections import defaultdict
 import pytest
 from tests.papers.workloads import references
 
-from riprap_papers.workloads.catalogue import WORKLOADS, load_workload
+from riprap_papers.workloads.workload_catalogue import WORKLOADS, load_workload
 
 S = 1_000_000
 

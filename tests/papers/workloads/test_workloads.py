@@ -14,7 +14,7 @@ from riprap.engine.engine import Engine
 from riprap.engine.inputs import read_file
 from riprap.testing.checker import check_operator
 from riprap_papers.workloads import nexmark, nexmark_5, wordcount
-from riprap_papers.workloads.catalogue import WORKLOADS, load_workload
+from riprap_papers.workloads.workload_catalogue import WORKLOADS, load_workload
 
 S = 1_000_000
 

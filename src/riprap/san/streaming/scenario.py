@@ -9,7 +9,7 @@ import numpy as np
 from riprap.base.errors import PlanError, UsageError, known
 from riprap.san.generator import keys
 from riprap.san.replicate import NetworkJob, ReplicationJob
-from riprap.san.simulate import Span
+from riprap.san.simulate import SimulatedSpan
 from riprap.san.streaming import failures as fault_models
 from riprap.san.streaming.accelerated import check_load, simulate
 from riprap.san.streaming.application import Application
@@ -72,7 +72,7 @@ class ModelScenario:
         """The job to replicate. Both methods return the same metrics under the same names."""
         deployment = self.deployment()
         if method == "tokens":
-            return NetworkJob(build(deployment, self.faults), Span(self.horizon), seed, piece=1)
+            return NetworkJob(build(deployment, self.faults), SimulatedSpan(self.horizon), seed, piece=1)
         if method != "accelerated":
             raise UsageError(f"method {method} is unknown; known: accelerated, tokens")
         check_load(self.application)

@@ -6,9 +6,9 @@ To add one: write its file with `NAME`, `SETTINGS` (settings with defaults) and 
 from types import ModuleType
 
 from riprap.base.errors import PlanError, known
-from riprap.san.streaming.techniques import checkpoint, full_replication, ha_groups, none
+from riprap.san.streaming.techniques import checkpoint, full_replication, ha_group_model, none
 
-TECHNIQUES: tuple[ModuleType, ...] = (none, checkpoint, ha_groups, full_replication)
+TECHNIQUES: tuple[ModuleType, ...] = (none, checkpoint, ha_group_model, full_replication)
 
 
 def technique(name: str) -> ModuleType:

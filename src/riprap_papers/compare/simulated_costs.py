@@ -16,7 +16,7 @@ from riprap.base.errors import DataError, UsageError
 from riprap.base.shapes import raising_misshapen
 from riprap.testing.timed_simulation import ROWS, Costs
 from riprap_papers.compare.grid import ComparedCase
-from riprap_papers.workloads.catalogue import WORKLOADS
+from riprap_papers.workloads.workload_catalogue import WORKLOADS
 
 _ROUND = Costs(ROWS)
 

@@ -70,7 +70,7 @@ def _in_order(asked: str, cases: Sequence[ComparedCase], processes: int) -> Gene
 
 def _started() -> _Process:
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "riprap_papers.compare.processes"],
+        [sys.executable, "-P", "-m", "riprap_papers.compare.case_processes"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
 
