@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from tests.simulation.schedules import BUILD, any_app
 
 from riprap.graph.graph import Graph
-from riprap.graph.windows import count, session_window, time, zero
+from riprap.graph.windows import count, session_window, sliding, time, tumbling, unbounded, zero
 from riprap.operators.user import Rows, UserOperator
 
 
@@ -62,6 +62,19 @@ def _sessions(random, pick, name):
     return [pick().aggregate(*calls, window=gap, by="k", name=name)]
 
 
+def _functions(random, pick, name):
+    calls = ["max(k) AS k", "max_by(x, id) AS x", "first(id) FILTER (WHERE x > 1) AS id"]
+    others = ["min(k) AS k", "bit_xor(x) AS x", "mode(id) AS id"]
+    window = random.choice([tumbling("3ms", start="1ms"), sliding("5ms", "2ms"), count(4), session_window("2ms")])
+    return [pick().aggregate(*random.choice([calls, others]), window=window, name=name)]
+
+
+def _updates(random, pick, name):
+    calls = ["count(*) AS x", "last(id) AS id"]
+    every = random.choice([None, time("4ms")])
+    return [pick().aggregate(*calls, window=unbounded(), every=every, by="k", name=name)]
+
+
 def _outer(random, pick, name):
     left, right = pick(), pick().rename({"x": "y", "id": "other"}, name=f"{name}r")
     windows = random.choice([(count(1), zero()), (zero(), count(3)), (time("5ms"), count(1)), (count(2), count(2))])
@@ -76,6 +89,8 @@ FURTHER = {
     "scan": _scan,
     "delay": lambda random, pick, name: [pick().delay(random.choice(["200us", "7ms"]), name=name)],
     "sessions": _sessions,
+    "functions": _functions,
+    "updates": _updates,
     "outer": _outer,
     "before": lambda random, pick, name: [pick().punctuate(before=random.choice(["x = 1", "k = 'b'"]), name=name)],
     "regex": lambda random, pick, name: [pick().filter("k rlike '^[ab]$'", name=name)],

@@ -29,6 +29,9 @@ _HOMES = {
     "count": "riprap.graph.windows",
     "punctuated": "riprap.graph.windows",
     "session_window": "riprap.graph.windows",
+    "sliding": "riprap.graph.windows",
+    "tumbling": "riprap.graph.windows",
+    "unbounded": "riprap.graph.windows",
     "time": "riprap.graph.windows",
     "zero": "riprap.graph.windows",
     "read_plan": "riprap.graph.plan_file",
@@ -74,7 +77,10 @@ __all__ = [
     "run_bounded",
     "session",
     "session_window",
+    "sliding",
     "time",
+    "tumbling",
+    "unbounded",
     "zero",
 ]
 
@@ -86,7 +92,7 @@ if TYPE_CHECKING:
     from riprap.graph.builder import App, Stream
     from riprap.graph.graph import Graph
     from riprap.graph.plan_file import read_plan
-    from riprap.graph.windows import count, punctuated, session_window, time, zero
+    from riprap.graph.windows import count, punctuated, session_window, sliding, time, tumbling, unbounded, zero
     from riprap.operators.user import Rows, UserOperator
     from riprap.spark.bounded import run_bounded
     from riprap.spark.session import session

@@ -9,7 +9,7 @@ from riprap.graph.annotations import checkpoint, ha_group, persist
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.specs import Functor, Sink, Source
-from riprap.graph.windows import count, punctuated, session_window, time, zero
+from riprap.graph.windows import count, punctuated, session_window, time, tumbling, zero
 
 SCHEMA = "ticker string, price double, size long, at timestamp"
 
@@ -43,7 +43,7 @@ CASES = {
     ),
     "a sum of what is distinct": (
         lambda: stream().aggregate("sum(distinct price) AS p", window=count(2), name="A"),
-        "operator A: .*only count supports DISTINCT",
+        "operator A: .*sum does not support DISTINCT",
     ),
     "a session that speaks by something else": (
         lambda: stream().aggregate("count(*) AS n", window=session_window("5s"), every=count(1), name="A"),
@@ -159,9 +159,25 @@ CASES = {
         lambda: stream().aggregate("sum(ticker) AS s", window=count(2), name="A"),
         "operator A: sum of string: s needs a numeric argument",
     ),
-    "the least of texts": (
-        lambda: stream().aggregate("min(ticker) AS s", window=count(2), name="A"),
-        "operator A: min of string: use first or last",
+    "bits of fractions": (
+        lambda: stream().aggregate("bit_and(price) AS s", window=count(2), name="A"),
+        "operator A: bit_and of double: s needs an integer",
+    ),
+    "every of numbers": (
+        lambda: stream().aggregate("every(price) AS s", window=count(2), name="A"),
+        "operator A: s is of double; bool_and, bool_or, every and some need a condition",
+    ),
+    "a correlation with itself alone": (
+        lambda: stream().aggregate("corr(price) AS s", window=count(2), name="A"),
+        "operator A: .*corr has 2 arguments, not 1",
+    ),
+    "the end of a window that has none": (
+        lambda: stream().aggregate("window_end() AS s", window=count(2), name="A"),
+        r"operator A: count\(2\) every count\(2\) has no start and end in time",
+    ),
+    "a sliding window that speaks by something else": (
+        lambda: stream().aggregate("count(*) AS n", window=tumbling("5s"), every=count(1), name="A"),
+        r"operator A: tumbling\(\) and sliding\(\) define when they emit",
     ),
     "the sum of a star": (
         lambda: stream().aggregate("sum(*) AS s", window=count(2), name="A"),

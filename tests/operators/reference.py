@@ -154,8 +154,8 @@ def aggregate(items, *, calls, window, every, by, partial=True, end=True):
                 boundary = None
 
     def end_sessions(limit):
-        """Those that are over by `limit`, in the order of their ends."""
-        over = [(rows[-1].key[0] + window[1], group) for group, rows in history.items()]
+        """Those that are over by `limit`, in the order of their ends. A row exactly at the gap still belongs to it."""
+        over = [(rows[-1].key[0] + window[1] + 1, group) for group, rows in history.items()]
         for end, group in sorted((entry for entry in over if entry[0] <= limit), key=lambda entry: entry[0]):
             speak(group, history.pop(group), (end, TIMER, end, None if by else 0))
 

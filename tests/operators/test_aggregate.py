@@ -141,3 +141,25 @@ def test_every_kind_of_window_keeps_the_contract(size, every):
         if j % 13 == 12:
             feed.items.append((0, Mark((j * 2, 0, j, 0))))
     check_operator(graph, "A", as_events(feed), rounds=30)
+
+
+CALLS = [
+    "stddev(x)", "var_pop(x)", "skewness(x)", "kurtosis(i)", "covar_samp(x, i)", "corr(x, i)", "max_by(k, x)",
+    "min_by(x, k)", "max(k)", "min(k)", "first(k, true)", "last(x) IGNORE NULLS", "collect_list(k)", "collect_set(x)",
+    "percentile_approx(x, 0.4)", "mode(k)", "mode(x)", "bit_xor(i)", "bit_and(i)", "any_value(i)", "count_if(i > 0)",
+    "every(i > 0)", "some(x = 1)", "first(k) FILTER (WHERE i > 0)", "sum(x) FILTER (WHERE k > 'a')", "stddev(i)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [Count(3), Count(64), Time(7), Punctuated(), Session(5)], ids=str)
+@pytest.mark.parametrize("every", [None, Count(2), Time(5)], ids=str)
+def test_every_function_keeps_the_contract(size, every):
+    if isinstance(size, Punctuated | Session) and every is not None:
+        return
+    app = App("test")
+    calls = [f"{call} AS c{place}" for place, call in enumerate(CALLS)]
+    if (isinstance(size, Time) and not isinstance(every, Count)) or isinstance(size, Session):
+        calls += ["window_start() AS since", "window_end() AS until"]
+    stream = app.source("S", "k string, x double, i long").aggregate(*calls, window=size, every=every, by="k", name="A")
+    stream.sink("Sink")
+    check_operator(app.build(), "A", rounds=6)

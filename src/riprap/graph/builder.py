@@ -43,7 +43,7 @@ from riprap.graph.specs import (
     UserDefined,
 )
 from riprap.graph.types import SchemaLike, is_key, schema_of
-from riprap.graph.windows import Window
+from riprap.graph.windows import Count, Sliding, Window, unbounded
 
 Protect = Annotations | Sequence[Annotations]
 
@@ -259,7 +259,7 @@ class Stream:
     def aggregate(
         self,
         *calls: str | AggregateCall,
-        window: Window,
+        window: Window | Sliding,
         every: Window | None = None,
         by: str | Sequence[str] = (),
         partial: bool = True,
@@ -267,13 +267,21 @@ class Stream:
         protect: Protect = (),
         parallelism: int = 1,
     ) -> "Stream":
-        """Functions over a window: see `riprap.graph.specs.Aggregate`. Without `every`, windows are tumbling."""
+        """Functions over a window: see `riprap.graph.specs.Aggregate`. Without `every`, windows are tumbling, and
+        unbounded() emits at every tuple.
+        """
+        if isinstance(window, Sliding):
+            if every is not None:
+                raise GraphError(f"operator {name}: tumbling() and sliding() define when they emit; leave out every=")
+            every, window = window.every, window.window
+        if every is None:
+            every = Count(1) if window == unbounded() else window
         parsed = tuple(_parse_call(name, call) if isinstance(call, str) else call for call in calls)
         spec = Aggregate(
             name=name,
             calls=parsed,
             window=window,
-            every=window if every is None else every,
+            every=every,
             by=(by,) if isinstance(by, str) else tuple(by),
             partial=partial,
             annotations=_annotations(protect),

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from riprap.base.errors import GraphError
 from riprap.expressions import Expression
-from riprap.graph.aggregates import AggregateCall
+from riprap.graph.aggregates import BOUNDS, AggregateCall
 from riprap.graph.mark_keys import caused_shape, own_marks
 from riprap.graph.order_keys import TIMER, KeyShape, joined_marks, joined_shape, overlapping
 from riprap.graph.spec_base import Columns, OperatorSpec, PartitionKey, projected_schema, user_columns
@@ -30,8 +30,11 @@ class Aggregate(OperatorSpec):
                       group's n most recent tuples.
     time(w)  time(s)  at every multiple b of s, for each group that has any, over its tuples with b − w <= time < b.
     punctuated()      at a punctuation, for each group that had a tuple since the last one, over those tuples.
-    session_window(g) at the time of the group's last tuple + g, over its tuples since the previous session; a tuple at
-                      that time or later starts the next session.
+    session_window(g) 1 µs after the time of the group's last tuple + g, over its tuples since the previous session: a
+                      tuple at that time still belongs to it, a later one starts the next session.
+
+    With an offset o, boundaries are multiples of s plus o. window_start() and window_end() are b − w and b; for a
+    session the time of its first tuple, and that of its last one + g.
 
     The time of a tuple is the greatest _ts so far, including its own. It differs from its own _ts only for a late
     tuple, which needs a jitter upstream: such a tuple counts as of now.
@@ -42,7 +45,7 @@ class Aggregate(OperatorSpec):
     count and punctuated windows are dropped.
 
     Order key: the tuple's for count triggers, the punctuation's for punctuated windows; (b, TIMER, b / s) for time
-    triggers, (b, TIMER, b) for a session that ends at b. Groups that emit together are ordered by the hash of their
+    triggers, (b, TIMER, b) for a session that emits at b. Groups that emit together are ordered by the hash of their
     key, which is their `_n`.
     """
 
@@ -77,11 +80,10 @@ class Aggregate(OperatorSpec):
         for call in self.calls:
             if is_key(call.name) or call.name in (field.name for field in fields):
                 raise GraphError(f"operator {self.name}: column {call.name} is taken; choose another name with AS")
-            argument = self.bind(call.argument, schema) if call.argument is not None else None
+            bound = [self.bind(argument, schema) for argument in call.arguments]
+            first, second = (*(each.type for each in bound), None, None)[:2]
             try:
-                fields.append(
-                    call.output_field(argument.type if argument else None, bool(argument and argument.nullable))
-                )
+                fields.append(call.output_field(first, any(each.nullable for each in bound), second))
             except GraphError as error:
                 raise GraphError(f"operator {self.name}: {error}") from error
         if not self.calls:
@@ -102,6 +104,12 @@ class Aggregate(OperatorSpec):
             raise GraphError(f"operator {self.name}: every {self.every} skips tuples of {self.window}; make it shorter")
         if (isinstance(self.every, Session) or isinstance(self.window, Session)) and not self.tumbling:
             raise GraphError(f"operator {self.name}: a session_window() emits when it ends; leave out every=")
+        bounded = isinstance(self.window, Session) or (isinstance(self.window, Time) and isinstance(self.every, Time))
+        if not bounded and any(call.function in BOUNDS for call in self.calls):
+            raise GraphError(
+                f"operator {self.name}: {self.window} every {self.every} has no start and end in time; "
+                "use window_start() and window_end() with tumbling, sliding or session windows"
+            )
         if not self.partial and not (isinstance(self.window, Count) and isinstance(self.every, Count)):
             raise GraphError(
                 f"operator {self.name}: partial=False is for count windows that emit by count; "
@@ -114,7 +122,7 @@ class Aggregate(OperatorSpec):
         return (caused_shape(inputs[0]) if isinstance(self.every, Punctuated) else inputs[0],)
 
     def needed(self, inputs: tuple[pa.Schema, ...], wanted: tuple[Columns, ...]) -> tuple[Columns, ...]:
-        arguments = [user_columns(call.argument) for call in self.calls if call.argument is not None]
+        arguments = [user_columns(argument) for call in self.calls for argument in call.arguments]
         return (frozenset(self.by).union(*arguments),)
 
     def describe(self) -> str:

@@ -1,15 +1,15 @@
 """The aggregate operator. Semantics: `riprap.graph.specs.Aggregate`; functions: `riprap.graph.aggregates`."""
 
 from collections.abc import Mapping
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
 
 from riprap.expressions import Expression
-from riprap.graph.aggregates import AggregateCall
+from riprap.graph.aggregates import BOUNDS, AggregateCall
 from riprap.graph.mark_keys import behind_boundary, behind_trigger, still_open
-from riprap.graph.order_keys import KEY_COLUMNS, TIMER, OrderKey
+from riprap.graph.order_keys import KEY_COLUMNS, TIMER, TS_TYPE, OrderKey
 from riprap.graph.specs import Aggregate
 from riprap.graph.windows import Count, Punctuated, Session, Time
 from riprap.operators.columns import Keys, WordColumn, batch_of, key_columns, take, times_of, to_words
@@ -68,11 +68,16 @@ class AggregateOperator(WindowedOperator):
         schema = setting.schemas[0]
         arguments: dict[Expression, str] = {}  # each distinct argument is stored once, under this name
         for call in self.spec.calls:
-            if call.argument is not None:
-                arguments.setdefault(call.argument, f"_value{len(arguments)}")
+            for argument in call.arguments:
+                arguments.setdefault(argument, f"_value{len(arguments)}")
         self.arguments = [(name, self.spec.bind(argument, schema)) for argument, name in arguments.items()]
         self._named = arguments
-        self._functions = [WindowFunction(call, self.column_of(call), self.spec) for call in self.spec.calls]
+        self._functions = [
+            WindowFunction(call, tuple(arguments[each] for each in call.arguments), self.spec)
+            for call in self.spec.calls
+            if call.function not in BOUNDS
+        ]
+        self._bounds = {call.name: call.function for call in self.spec.calls if call.function in BOUNDS}
         self._output = [name for name in setting.output_schemas[0].names if name in setting.wanted[0]]
         summed = [self.column_of(call) for call in self.spec.calls if call.function in ("sum", "avg", "count")]
         self.places = {name: place for place, name in enumerate(dict.fromkeys(filter(None, summed)))}  # of running sums
@@ -175,10 +180,11 @@ class AggregateOperator(WindowedOperator):
             self.now[0] = max(self.now[0], at.ts)  # a late row counts as of now
         now = int(self.now[0])
         if isinstance(window, Time) and isinstance(every, Time):
-            boundary = self._boundary if self._boundary != _NONE else (now // every.size + 1) * every.size
+            next_one = (self._number(now) + 1) * every.size + every.offset
+            boundary = self._boundary if self._boundary != _NONE else next_one
             return ts >= boundary - window.size
         if isinstance(window, Time | Session):
-            return ts > now - (window.gap if isinstance(window, Session) else window.size)
+            return ts > now - (window.closes if isinstance(window, Session) else window.size)
         return np.ones(len(ts), bool)
 
     def step_late(self, at: OrderKey | None) -> None:
@@ -221,14 +227,14 @@ class AggregateOperator(WindowedOperator):
         if isinstance(spec.window, Session):
             out = end_sessions(
                 groups, ts, until, store.base, store.cap, store.head, store.tail, store.stamps, known,
-                spec.window.gap, self.now, self._earliest, positions,
+                spec.window.closes, self.now, self._earliest, positions,
             )  # fmt: skip
         else:
             by_time = isinstance(spec.window, Time)
-            window, every = cast(Time | Count, spec.window).size, cast(Time, spec.every).size
+            window, every = cast(Time | Count, spec.window).size, cast(Time, spec.every)
             out, boundary = by_boundary(
                 groups, ts, until, store.base, store.cap, store.head, store.tail, store.emitted_tail, store.stamps,
-                known, window, every, by_time, self._boundary, self.now, positions,
+                known, window, every.size, every.offset, by_time, self._boundary, self.now, positions,
             )  # fmt: skip
             self._boundary = int(boundary)
         out = out[np.lexsort((self.groups.hashes[out[:, 1]] & _HASH_BITS, out[:, 4]))]
@@ -247,15 +253,32 @@ class AggregateOperator(WindowedOperator):
 
     def _at_boundaries(self, emitted: _Emitted, boundaries: np.ndarray, *, triggered_by_rows: bool) -> Emission:
         boundaries = np.ascontiguousarray(boundaries)
-        number = boundaries if isinstance(self.spec.every, Session) else boundaries // cast(Time, self.spec.every).size
+        number = boundaries if isinstance(self.spec.every, Session) else self._number(boundaries)
         keys = Keys(boundaries, np.array([TIMER], np.int64), number, self._group_numbers(emitted.groups))
-        return self._by_group(emitted, keys, emitted.rows if triggered_by_rows else None)
+        return self._by_group(
+            emitted, keys, emitted.rows if triggered_by_rows else None, self._ends(emitted, boundaries)
+        )
 
-    def _by_group(self, emitted: _Emitted, keys: Keys, triggers: np.ndarray | None) -> Emission:
+    def _ends(self, emitted: _Emitted, boundaries: np.ndarray) -> dict[str, pa.Array]:
+        """The columns with the bounds of windows that emit at boundaries."""
+        if not self._bounds:
+            return {}
+        if isinstance(self.spec.window, Session):
+            store = self.stores[0]
+            first = store.base[emitted.groups] + (emitted.lo & (store.cap[emitted.groups] - 1))
+            bounds = {"window_start": store.stamps[first], "window_end": boundaries - 1}
+        else:
+            bounds = {"window_start": boundaries - cast(Time, self.spec.window).size, "window_end": boundaries}
+        return {name: pa.array(bounds[function]).cast(TS_TYPE) for name, function in self._bounds.items()}
+
+    def _by_group(
+        self, emitted: _Emitted, keys: Keys, triggers: np.ndarray | None, more: Mapping[str, pa.Array] | None = None
+    ) -> Emission:
         """Groups that emit without a tuple: their key comes from the group table."""
         own = self.groups.columns(emitted.groups) if self.spec.by else []
         by = dict(zip(self.spec.by, own, strict=True))
-        columns = self._columns(emitted, {name: by[name] for name in self.spec.by if name in self.setting.wanted[0]})
+        by = {name: by[name] for name in self.spec.by if name in self.setting.wanted[0]}
+        columns = self._columns(emitted, by | (dict(more) if more is not None else {}))
         return Emission(0, batch_of(columns | key_columns(keys, self.setting.output_shapes[0])), triggers)
 
     def _group_numbers(self, groups: np.ndarray) -> np.ndarray:
@@ -298,7 +321,7 @@ class AggregateOperator(WindowedOperator):
         every = self.spec.every
         if not isinstance(every, Time | Session):
             return key
-        number, remainder = (key.ts, 0) if isinstance(every, Session) else divmod(key.ts, every.size)
+        number, remainder = (key.ts, 0) if isinstance(every, Session) else divmod(key.ts - every.offset, every.size)
         return key if remainder else behind_boundary(key, number, int(_HASH_BITS))
 
     def watermark(self, key: OrderKey) -> list[Emission]:
@@ -306,6 +329,11 @@ class AggregateOperator(WindowedOperator):
 
     def end(self) -> list[Emission]:
         return self._emit_until(_FOREVER) if self._waits_for(_FOREVER) else []
+
+    def _number(self, boundaries: Any) -> Any:
+        """The number of a boundary, which rises with time."""
+        every = cast(Time, self.spec.every)
+        return (boundaries - every.offset) // every.size
 
     def _waits_for(self, time: int) -> bool:
         """Whether a window may emit at or before a time."""
@@ -329,7 +357,7 @@ class AggregateOperator(WindowedOperator):
         if isinstance(self.spec.every, Session):
             store, live = self.stores[0], self.stores[0].live()
             last = store.base[live] + ((store.tail[live] - 1) & (store.cap[live] - 1))
-            return int(store.stamps[last].min()) + self.spec.every.gap if len(live) else None
+            return int(store.stamps[last].min()) + self.spec.every.closes if len(live) else None
         waits = isinstance(self.spec.every, Time) and self._boundary != _NONE and self.size() > 0
         return self._boundary if waits else None
 

@@ -12,7 +12,7 @@ from numba.core.errors import NumbaError
 from riprap.base.errors import DataError
 from riprap.graph.aggregates import AggregateCall
 from riprap.graph.specs import OperatorSpec
-from riprap.operators.columns import ALL_VALID, from_words
+from riprap.operators.columns import ALL_VALID, from_words, is_text
 from riprap.operators.kernels.folds import (
     count_values,
     extremes,
@@ -25,6 +25,7 @@ from riprap.operators.kernels.folds import (
 from riprap.operators.kernels.ranks import distinct_values, percentiles
 from riprap.operators.kernels.rings import positions_of
 from riprap.operators.row_store import RowStore
+from riprap.operators.segment_functions import over_segments
 
 _LONG = 32  # tuples per window from which sliding from window to window is faster than reading each window
 
@@ -60,16 +61,24 @@ class Windows:
 class WindowFunction:
     """One call of an aggregate function, ready to run."""
 
-    def __init__(self, call: AggregateCall, column: str | None, spec: OperatorSpec) -> None:
+    def __init__(self, call: AggregateCall, columns: tuple[str, ...], spec: OperatorSpec) -> None:
+        """`columns`: the stored columns of its arguments."""
         self.name = call.name
         self._call = call
-        self._column = column or ""
+        self._columns = columns
+        self._column = columns[0] if columns else ""
         self._spec = spec
         self._compiled: Callable[..., Any] | None = None
 
     def over(self, windows: Windows) -> pa.Array:
         """The output column, one value per window."""
-        return getattr(self, f"_{self._call.function}")(windows)
+        function = getattr(self, f"_{self._call.function}", None)
+        if function is None or self._call.second is not None or self._ordered_text(windows):
+            return over_segments(self._call, self._columns, windows.store, windows.groups, windows.lo, windows.hi)
+        return function(windows)
+
+    def _ordered_text(self, windows: Windows) -> bool:
+        return self._call.function in ("min", "max") and is_text(windows.store.type_of(self._column))
 
     def _count(self, windows: Windows) -> pa.Array:
         return pa.array(self._counts(windows))

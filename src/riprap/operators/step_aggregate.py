@@ -6,11 +6,12 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
-from riprap.expressions.code_writer import Block, Value
+from riprap.expressions.code_writer import Block, CannotCompile, Value
 from riprap.graph.aggregates import AggregateCall
 from riprap.graph.order_keys import TS
 from riprap.graph.windows import Count
 from riprap.operators.aggregate import AggregateOperator
+from riprap.operators.columns import is_text
 from riprap.operators.function import Function
 from riprap.operators.step_events import StepEvents
 from riprap.operators.step_state import (
@@ -27,6 +28,8 @@ from riprap.operators.step_state import (
     under_name,
     word_of,
 )
+
+STEPPED = frozenset(("count", "count_distinct", "sum", "avg", "min", "max", "first", "last", "percentile"))
 
 
 def aggregate_step(function: Function, operator: AggregateOperator, incoming: StepRow) -> StepRow:
@@ -203,6 +206,8 @@ class _Window:
         return result
 
     def _extreme(self, column: str, what: str, type_: pa.DataType, some: str | None) -> Value:
+        if is_text(type_):
+            raise CannotCompile(f"{what} of text")
         best = f"{self._name}_{identifier(column)}_{what}"
         floats = pa.types.is_floating(type_)
         if f"{best}_any = False" not in self._before:

@@ -43,7 +43,7 @@ from riprap.operators.contract import Operator
 from riprap.operators.function import Function
 from riprap.operators.join import JoinOperator
 from riprap.operators.scan import ScanOperator
-from riprap.operators.step_aggregate import aggregate_step
+from riprap.operators.step_aggregate import STEPPED, aggregate_step
 from riprap.operators.step_gather import Gathering, gather_step, gathers
 from riprap.operators.step_join import join_step
 from riprap.operators.step_running import running_step, runs
@@ -81,6 +81,8 @@ def cannot_step(spec: OperatorSpec) -> str | None:
                 return None
             if any(call.function == "apply" for call in spec.calls):
                 return "a user-defined function over a window"
+            if any(call.function not in STEPPED or call.second is not None for call in spec.calls):
+                return "a function that reads the whole window at each emission, which is computed per batch"
             if not ring_size(spec) and not runs(spec):
                 return f"more than sums over {spec.window}, which are computed per batch"
             return None

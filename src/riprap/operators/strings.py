@@ -4,6 +4,7 @@ only.
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from riprap.base.errors import DataError
 from riprap.expressions.vectors import address_of
@@ -28,6 +29,7 @@ class StringPool:
         self._bytes = np.empty(1024, np.uint8)
         self._dictionaries: dict[tuple[int, ...], tuple[pa.Array, np.ndarray]] = {}
         self._view: pa.Array | None = None  # the pool as an Arrow array, made after the last new string
+        self._ranks = np.empty(0, np.int64)
 
     @property
     def bytes(self) -> int:
@@ -64,6 +66,13 @@ class StringPool:
             offsets, data = pa.py_buffer(self._offsets[: self.count + 1]), pa.py_buffer(self._bytes)
             self._view = pa.Array.from_buffers(type_, self.count, [None, offsets, data])
         return self._view
+
+    def ranks(self) -> np.ndarray:
+        """The rank of each string in the order of their bytes."""
+        if len(self._ranks) != max(1, self.count):
+            self._ranks = np.zeros(max(1, self.count), np.int64)
+            self._ranks[pc.array_sort_indices(self.array(pa.binary())).to_numpy()] = np.arange(self.count)
+        return self._ranks
 
     def ids_of(self, dictionary: pa.Array, key: tuple[int, ...]) -> np.ndarray:
         """The id of each of these strings, cached by their address."""

@@ -82,12 +82,13 @@ def by_boundary(
     known,
     window,
     every,
+    offset,
     by_time,
     boundary,
     latest,
     positions,
 ):
-    """Windows that emit at multiples of `every` microseconds.
+    """Windows that emit `offset` after multiples of `every` microseconds.
 
     With `by_time` the window of a group is its tuples of the last `window` microseconds before the boundary, and it
     emits if there are any. Otherwise it is its `window` latest tuples, and it emits if one arrived since its last
@@ -108,7 +109,7 @@ def by_boundary(
         while i < n:  # rows before the next boundary
             last = max(last, ts[i])
             if boundary == none:
-                boundary = (last // every) * every + every
+                boundary = ((last - offset) // every) * every + every + offset
             if boundary <= last:
                 break
             g = np.uint64(groups[i])
@@ -152,7 +153,7 @@ def by_boundary(
             elif now == forever:
                 boundary = none
             else:
-                boundary = (now // every) * every + every  # nothing to emit until a row arrives
+                boundary = ((now - offset) // every) * every + every + offset  # nothing to emit until a row arrives
         if i == n:
             break
     latest[0] = last
