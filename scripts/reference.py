@@ -15,7 +15,7 @@ import typer
 
 # The functions behind the commands, beside the names that `import riprap` offers.
 FUNCTIONS = [
-    "riprap.api.assess.assess",
+    "riprap.api.assess.run_request",
     "riprap.api.model.model",
     "riprap.api.recovery_plan.plan_recovery",
     "riprap.api.cost_profile.cost_profile",

@@ -8,7 +8,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from riprap.api.assess import assess, run_request
+from riprap.api.assess import run_request
+from riprap.api.public import assess
 from riprap.api.request import AssessRequest, settings_of
 from riprap.base.errors import UsageError
 from riprap.engine.engine import Engine
