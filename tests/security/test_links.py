@@ -6,6 +6,7 @@ Directories are made by the product itself, and every entry of each is replaced 
 import hashlib
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from functools import partial
@@ -186,3 +187,32 @@ def test_names_of_links_change_and_what_they_lead_to_does_not(walked, tmp_path, 
     assert (tmp_path / "c").read_text() == "new"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "target"]
     assert (target / "file").read_text() == "kept"
+
+
+# Pipes and sockets ----------------------------------------------------------------------------------------------------
+
+SPECIAL = {"pipe": os.mkfifo, "socket": lambda path: socket.socket(socket.AF_UNIX).bind(str(path))}
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_a_pipe_in_place_of_a_file_hangs_nothing(kind, tmp_path):
+    case, sample, work = CASES[kind], tmp_path / "sample", tmp_path / "work"
+    case.make(sample)
+    said = []
+    for file in sorted(path.relative_to(sample) for path in sample.rglob("*") if path.is_file()):
+        shutil.rmtree(work, ignore_errors=True)
+        shutil.copytree(sample, work)
+        (work / file).unlink()
+        os.mkfifo(work / file)
+        with patience():
+            said += [attempt(partial(action, work)) for action in case.actions]
+    assert case.recovers or any("is a pipe, a socket or a device" in sentence for sentence in said if sentence)
+
+
+@pytest.mark.parametrize("special", SPECIAL)
+@pytest.mark.parametrize("deed", ["read", "write", "append", "create", "truncate", "map"])
+def test_only_files_are_opened(deed, special, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    SPECIAL[special]("one")
+    with pytest.raises(DataError, match="one is a pipe, a socket or a device"):
+        DEEDS[deed](tmp_path / "one")

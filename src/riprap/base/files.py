@@ -7,6 +7,8 @@ opened first, its location is verified, and all operations are relative to its d
 check and use. Paths must therefore be real: code that receives a directory from a user resolves it once (`real`). Links
 above that directory are the user's choice; everything below it is ours.
 
+Nor is a named pipe, a socket or a device opened: opening or reading it could block forever.
+
 `rename`, `unlink` and `remove_tree` act on a link itself, not on its target.
 """
 
@@ -51,6 +53,10 @@ def _refusal(path: AnyPath) -> DataError:
         f"{os.fspath(path)} is a symbolic link, and riprap follows none in its directories: remove it, or replace it "
         "by its target"
     )
+
+
+def _no_file(path: AnyPath) -> DataError:
+    return DataError(f"{os.fspath(path)} is a pipe, a socket or a device, and a file was expected: remove it")
 
 
 # Walking --------------------------------------------------------------------------------------------------------------
@@ -136,9 +142,18 @@ def descriptor(path: AnyPath, flags: int, mode: int = 0o644) -> int:
     above, _, name = _absolute(path).rpartition("/")
     directory = _directory(above or "/")
     try:
-        return _step(directory, name, path, flags, mode)
+        file = _step(directory, name, path, flags | os.O_NONBLOCK, mode)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a pipe without a reader, a socket
+            raise _no_file(path) from None
+        raise
     finally:
         os.close(directory)
+    kind = os.fstat(file).st_mode
+    if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+        os.close(file)
+        raise _no_file(path)
+    return file
 
 
 def open_file(path: AnyPath, mode: str = "rb", buffering: int = -1) -> IO[Any]:
