@@ -29,9 +29,12 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def _own_path():
-    """`main()` sets PYTHONSAFEPATH for all processes below its own: it must not stay set in the tests' process."""
+    """`main()` changes the environment of all processes below its own: not for good in the tests' process."""
+    machine_code = os.environ.get("NUMBA_CACHE_DIR")
     yield
     os.environ.pop("PYTHONSAFEPATH", None)
+    if machine_code is None:
+        os.environ.pop("NUMBA_CACHE_DIR", None)
 
 
 @pytest.fixture(scope="session")

@@ -109,6 +109,36 @@ def test_a_process_of_its_own_has_no_working_directory_on_its_path(tmp_path, mon
     assert not ran.exists(), ran.read_text()
 
 
+NUMBA = """
+import sys
+import riprap.cli.commands as commands
+from riprap.cli.main import main
+
+def command(**_):
+    import subprocess
+    show = "import numba; print([numba.config.CACHE_DIR])"
+    exec(show)
+    subprocess.run([sys.executable, "-c", show], check=True)
+
+commands.app = command
+main()
+"""
+
+
+def test_numba_loads_no_machine_code_that_a_working_directory_names(tmp_path, monkeypatch):
+    """Its configuration file may name the directory; Numba needs PyYAML to read it, as many environments have it."""
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "yaml.py").write_text("def safe_load(file): return {'cache_dir': file.read()}")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / ".numba_config.yaml").write_text("planted")
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "library"))
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", NUMBA], cwd=tmp_path / "here", capture_output=True, text=True, check=False
+    )
+    assert sorted(done.stdout.split()) == ["['']", "['']"], done.stderr
+
+
 # Files that name code -------------------------------------------------------------------------------------------------
 
 CODE = ["pydoc:cli", "cProfile:main", "planted:app", "riprap.apps.bargain_discovery:build", "clicks:app"]

@@ -42,12 +42,13 @@ def main() -> None:
     handled = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is not signal.SIG_IGN]
     for number in handled:
         signal.signal(number, lambda number, frame: os._exit(INTERRUPTED))
+    from riprap.base.processes import distrust_working_directory
+
+    distrust_working_directory()
     from riprap.base.errors import RiprapError
-    from riprap.base.processes import SAFE_PATH
     from riprap.base.scratch import sweep
     from riprap.cli.commands import app
 
-    os.environ[SAFE_PATH] = "1"  # for all child processes
     for number in handled:
         signal.signal(number, signal.default_int_handler if number is signal.SIGINT else _terminated)
     _escape_log_messages()
