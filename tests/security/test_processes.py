@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from riprap.base import scratch
 from riprap.spark import settings
 
 BUSY_NURSERY = """
@@ -63,6 +64,13 @@ def test_workers_of_a_session_are_behind_no_port(spark):
     assert ports == []
     assert len(sockets) == 1
     assert private(sockets[0])
+
+
+def test_what_a_killed_jvm_leaves_is_in_a_directory_that_the_next_command_removes(spark):
+    place = Path(spark._jvm.java.lang.System.getProperty("java.io.tmpdir"))
+    assert scratch._NAME.fullmatch(place.name)
+    assert [path for path in place.iterdir() if path.name.startswith("blockmgr-")]
+    assert [path for path in place.iterdir() if path.name.startswith("spark-")]
 
 
 def test_our_own_daemon_listens_where_only_its_user_may_go(tmp_path):

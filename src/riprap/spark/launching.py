@@ -25,7 +25,7 @@ from riprap.base.processes import SAFE_PATH
 from riprap.base.scratch import scratch_directory
 from riprap.spark import warm_server
 from riprap.spark.class_archive import ClassArchive
-from riprap.spark.settings import JAVA, local_hosting
+from riprap.spark.settings import JAVA, hosting, local_hosting
 
 _LOOK = 0.02  # seconds between checks whether the JVM is ready
 _END = 120.0  # seconds that a JVM may take to write its archive
@@ -40,8 +40,7 @@ class _Launch:
         self.failure: Exception | None = None
         self._scratch = Path(scratch_directory("jvm"))
         settings = dict(local_hosting())
-        options = settings[JAVA].partition(" ")[2]  # without the path of the logging configuration
-        self.archive = ClassArchive(_java(), home, options, self._scratch if archive else None)
+        self.archive = ClassArchive(_java(), home, hosting()[JAVA], self._scratch if archive else None)
         settings[JAVA] += f" {self.archive.options}"
         self._answer = self._scratch / "gateway"
         environment = {"_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._answer)}

@@ -85,7 +85,9 @@ def settings(*, loopback: bool, same_user: bool, conf: dict[str, str]) -> dict[s
     if loopback and (same_user or conf.get("spark.python.daemon.module") == DAEMON):
         values |= _unix_sockets(scratch)
     values |= conf
-    values[JAVA] = f"-Dlog4j2.configurationFile=file:{log4j} {conf.get(JAVA, '')}"
+    # Also what the JVM itself unpacks, spills and caches: a killed JVM cannot remove it, and `sweep` does.
+    own = f"-Dlog4j2.configurationFile=file:{log4j} -Djava.io.tmpdir={scratch}"
+    values[JAVA] = f"{own} {conf.get(JAVA, '')}"
     return values
 
 

@@ -14,13 +14,14 @@ import socket
 import ssl
 import struct
 import sys
-import tempfile
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+from riprap.base import files
 from riprap.base.errors import DataError
 from riprap.base.randomness import nonce
+from riprap.base.scratch import scratch
 from riprap.runtime.run_context import Tls
 from riprap.runtime.transport.wire_columns import Buffer, size_of
 from riprap.runtime.wire import CERTIFICATE_NAME
@@ -240,12 +241,11 @@ class Security:
         for context in (self.server, self.client):
             context.minimum_version = ssl.TLSVersion.TLSv1_3
         self.client.load_verify_locations(cadata=tls.certificate.decode())
-        # `ssl` reads keys from files only: a temporary one that only this user can open.
-        with tempfile.NamedTemporaryFile(prefix="riprap-tls-") as file:
-            file.write(tls.key + b"\n" + tls.certificate)
-            file.flush()
-            os.fchmod(file.fileno(), 0o600)
-            self.server.load_cert_chain(file.name)
+        # `ssl` reads keys from files only: a temporary one, in a directory that only this user can enter.
+        with scratch("tls") as directory:
+            both = files.real(directory) / "key.pem"
+            files.write_bytes(both, tls.key + b"\n" + tls.certificate)
+            self.server.load_cert_chain(both)
 
     def accepted(self, plain: socket.socket) -> Socket:
         return SecureSocket(plain, self.server, server=True) if self.server is not None else Socket(plain)
