@@ -27,6 +27,7 @@ ALLOWED = {
     "riprap/testing/checker.py": "copies batches and states in memory; reads no file",
     "riprap/san/compiled.py": "imports what it generated itself, from the user's own cache directory",
     "riprap/apps/catalogue.py": "imports the module that the user names as the app, and no file does",
+    "riprap/spark/jobs/scripts.py": "runs the script that the user names as the app, as spark-submit would",
 }
 
 

@@ -1,0 +1,1 @@
+"""Existing PySpark jobs: capture, recorded inputs, and their translation to apps."""

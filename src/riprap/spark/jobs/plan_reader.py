@@ -1,0 +1,302 @@
+"""Reads Spark's analyzed plans into `PlanNode`s. The only module that uses private APIs of Spark for jobs.
+
+Tried with the versions in `TRIED`; others are read too, and `read_plan` says so if it fails. Calls into the JVM are
+what costs: about ten for each node and five for each different column, 0.2 ms each.
+
+`details` by kind of node:
+
+    EventTimeWatermark            column: the id of the event time; delay: microseconds
+    Join                          how: inner, left, right, full, left_semi, left_anti, cross
+    Aggregate                     grouping: ids or expressions, as in `expressions`
+    Deduplicate…                  keys: ids
+    Expand                        projections: the first expression of each
+    leaves                        format, options, path, table, static
+    CTERelationRef                cte: number of the definition; WithCTE: definitions by number
+    GlobalLimit, LocalLimit       none: their expression is the number
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import DataType, StructType
+
+from riprap.base.errors import MissingPrerequisite, UsageError
+from riprap.spark.jobs.captured_job import NO_MARK, NodeMark, PlanColumn, PlanExpression, PlanNode, PlanPart
+
+TRIED = ("4.1", "4.3")  # versions that the tests of this module passed on
+_CALL = re.compile(r"\((?P<function>[^,]*),(?P<file>.+):(?P<line>\d+)\)")
+_JOINS = {
+    "INNER": "inner", "CROSS": "inner", "LEFT OUTER": "left", "RIGHT OUTER": "right", "FULL OUTER": "full",
+    "LEFT SEMI": "left_semi", "LEFT ANTI": "left_anti",
+}  # fmt: skip
+
+
+def read_plan(frame: DataFrame, mark_of: Callable[[int], "NodeMark"] = lambda identity: NO_MARK) -> PlanNode:
+    """The analyzed plan of a DataFrame. `mark_of`: where the user made a node with this identity, if known."""
+    jdf = getattr(frame, "_jdf", None)
+    if jdf is None:
+        raise UsageError(
+            "this DataFrame belongs to a Spark Connect session, which does not show analyzed plans: "
+            "build it in a classic session, or give the script, as in `riprap graph job.py`"
+        )
+    try:
+        return _Reader(frame.sparkSession, mark_of).node(jdf.queryExecution().analyzed())
+    except (Py4JError, TypeError, AttributeError) as error:  # TypeError: a method that is not there, called
+        import pyspark
+
+        raise MissingPrerequisite(
+            f"the plans of PySpark {pyspark.__version__} cannot be read ({type(error).__name__}); "
+            f"versions that were tried: {', '.join(TRIED)}"
+        ) from error
+
+
+def identity_of(frame: DataFrame) -> int:
+    """The identity of a DataFrame's uppermost node, as in `PlanNode.identity`."""
+    plan: Any = frame._jdf.queryExecution().analyzed()
+    return int(frame.sparkSession._jvm.java.lang.System.identityHashCode(plan))
+
+
+def is_classic(frame: Any) -> bool:
+    return hasattr(frame, "_jdf")
+
+
+class _Reader:
+    def __init__(self, spark: Any, mark_of: Callable[[int], NodeMark]) -> None:
+        self._jvm = spark._jvm
+        self._mark_of = mark_of
+        self._none = self._jvm.PythonUtils.toSeq([])
+        self._empty = getattr(getattr(self._jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
+        self._read: dict[int, PlanNode] = {}
+        self._template: Any = None  # any attribute, to make others of
+        self._parts = 0
+
+    def node(self, plan: Any) -> PlanNode:
+        identity = int(self._jvm.java.lang.System.identityHashCode(plan))
+        if identity not in self._read:
+            self._read[identity] = self._new(plan, identity)
+        return self._read[identity]
+
+    def _new(self, plan: Any, identity: int) -> PlanNode:
+        kind = str(plan.nodeName())
+        children = tuple(self.node(child) for child in _each(plan.children()))
+        if kind == "WithCTE":
+            return self._with_definitions(plan, identity, children)
+        columns = self._columns(plan)
+        expressions: tuple[PlanExpression, ...] = ()
+        details: dict[str, Any] = {}
+        if kind == "Expand":
+            details["projections"] = [self._expression(row.apply(0)) for row in _each(plan.projections())]
+        elif kind == "Aggregate":
+            details["grouping"] = [self._expression(each) for each in _each(plan.groupingExpressions())]
+            expressions = tuple(self._expression(each) for each in _each(plan.aggregateExpressions()))
+        elif children:
+            expressions = tuple(self._expression(each) for each in _each(plan.expressions()))
+        if kind == "EventTimeWatermark":
+            time = next(column for column in columns if column.id == expressions[0].id)
+            details |= {"column": time.id, "delay": time.delay}
+        elif kind == "Join":
+            details["how"] = _JOINS.get(str(plan.joinType().sql()), str(plan.joinType().sql()).lower())
+        elif kind == "CTERelationRef":
+            details["cte"] = int(plan.cteId())
+        elif kind == "CTERelationDef":
+            details["cte"] = int(plan.id())
+        elif kind == "SubqueryAlias":
+            details["alias"] = str(plan.alias())
+        elif not children:
+            details |= self._leaf(plan)
+        mark = self._mark_of(identity)
+        line = mark.line or next((each.line for each in expressions if each.line), "")
+        streaming = bool(plan.isStreaming())
+        return PlanNode(kind, children, columns, expressions, details, identity, streaming, line, mark.label, plan)
+
+    def _with_definitions(self, plan: Any, identity: int, children: tuple[PlanNode, ...]) -> PlanNode:
+        """The body of a WITH, in which a reference stands for the definition."""
+        definitions = {child.details["cte"]: child.children[0] for child in children if child.kind == "CTERelationDef"}
+        body = next(child for child in children if child.kind != "CTERelationDef")
+        return PlanNode(
+            "WithCTE", (body,), body.columns, details={"definitions": definitions}, identity=identity,
+            streaming=body.streaming, line=body.line, label=body.label, handle=plan,
+        )  # fmt: skip
+
+    # Columns ----------------------------------------------------------------------------------------------------------
+
+    def _columns(self, plan: Any) -> tuple[PlanColumn, ...]:
+        output = plan.output()
+        fields = StructType.fromJson(json.loads(plan.schema().json())).fields
+        texts = str(output.mkString("\x00")).split("\x00") if fields else []
+        if fields and self._template is None:
+            self._template = next(iter(_each(output)))
+        columns = []
+        for number, (column, text) in enumerate(zip(fields, texts, strict=False)):
+            found = re.search(r"#(\d+)L?(-T\d+ms)?$", text)
+            identity = int(found.group(1)) if found else int(output.apply(number).exprId().id())
+            delay = column.metadata.get("spark.watermarkDelayMs")
+            type_ = arrow_type(column.dataType)
+            nullable = bool(column.nullable)
+            columns.append(PlanColumn(identity, column.name, type_, nullable, None if delay is None else delay * 1000))
+        return tuple(columns)
+
+    # Expressions ------------------------------------------------------------------------------------------------------
+
+    def _expression(self, expression: Any) -> PlanExpression:
+        nodes = json.loads(expression.toJSON())
+        line = self._line(expression)
+        if _class(nodes[0]) == "AttributeReference":
+            return PlanExpression(_column(_id(nodes[0])), _id(nodes[0]), nodes[0]["name"], line, plain=True)
+        parts: list[PlanPart] = []
+        if _class(nodes[0]) != "Alias":
+            return PlanExpression(self._text(expression, nodes, parts), line=line, parts=tuple(parts))
+        plain = _class(nodes[1]) == "AttributeReference"
+        text = self._text(expression.child(), nodes[1:], parts)
+        return PlanExpression(text, _id(nodes[0]), nodes[0]["name"], line, plain, tuple(parts))
+
+    def _text(self, expression: Any, nodes: list[Any], parts: list[PlanPart]) -> str:
+        """SQL of an expression, with placeholders for columns and for its `parts`."""
+        return self._written(expression, self._specials(expression, nodes), parts)
+
+    def _written(self, expression: Any, specials: list[tuple[Any, list[Any]]], parts: list[PlanPart]) -> str:
+        """`sql()` leaves out what some expressions mean, as the schema of from_json: `_special` writes those."""
+        replaced: dict[str, str] = {}
+        mapping = self._empty
+        for special, nodes in specials:
+            name = f"§s{len(replaced)}"
+            replaced[_column(f"s{len(replaced)}")] = self._special(special, nodes, parts)
+            mapping = mapping.updated(special, self._named(name))
+        for leaf in _each(expression.collectLeaves().distinct()):
+            if str(leaf.nodeName()) == "AttributeReference":
+                mapping = mapping.updated(leaf, leaf.withName(f"§{leaf.exprId().id()}").withQualifier(self._none))
+        text = str(expression.transform(mapping).sql())
+        for placeholder, meaning in replaced.items():
+            text = text.replace(placeholder, meaning)
+        return text
+
+    def _named(self, name: str) -> Any:
+        return self._template.withName(name).withQualifier(self._none)
+
+    def _specials(self, expression: Any, nodes: list[Any]) -> list[tuple[Any, list[Any]]]:
+        """The uppermost expressions that `_special` writes, each with its part of the JSON."""
+        if not any(_class(node) in _SPECIAL for node in nodes):
+            return []
+        return [(expression, nodes)] if _class(nodes[0]) in _SPECIAL else self._specials_below(expression, nodes)
+
+    def _specials_below(self, expression: Any, nodes: list[Any]) -> list[tuple[Any, list[Any]]]:
+        pairs = zip(_each(expression.children()), _divided(nodes), strict=True)
+        return [found for child, part in pairs for found in self._specials(child, part)]
+
+    def _special(self, expression: Any, nodes: list[Any], parts: list[PlanPart]) -> str:
+        kind = _class(nodes[0])
+        if kind in ("AggregateExpression", "PythonUDF"):
+            self._parts += 1
+            if kind == "AggregateExpression":
+                parts.append(PlanPart(-self._parts, "aggregate", self._aggregate(expression, nodes), handle=expression))
+            else:
+                arguments = tuple(self._expression(child) for child in _each(expression.children()))
+                parts.append(PlanPart(-self._parts, "python", nodes[0]["name"], arguments, expression))
+            return _column(-self._parts)
+        divided = _divided(nodes)
+        texts = [
+            self._text(child, part, parts) for child, part in zip(_each(expression.children()), divided, strict=True)
+        ]
+        if kind == "CreateNamedStruct":  # `sql()` leaves out names
+            return f"named_struct({', '.join(texts)})"
+        pairs = _dict(expression.options())
+        options = ", ".join(f"{_literal(text)}" for pair in pairs.items() for text in pair)
+        schema = f", {_literal(str(expression.schema().sql()))}" if kind in _PARSING else ""
+        return f"{_SPECIAL[kind]}({texts[0]}{schema}{f', map({options})' if options else ''})"
+
+    def _aggregate(self, expression: Any, nodes: list[Any]) -> str:
+        """An aggregate call. `sql()` leaves out that first, last and any_value ignore nulls."""
+        parts: list[PlanPart] = []
+        text = self._written(expression, self._specials_below(expression, nodes), parts)
+        name = {"First": "first", "Last": "last", "AnyValue": "any_value"}.get(_class(nodes[1]))
+        if parts:
+            raise _Unreadable(f"{text} computes over a Python function; compute the value in a column first")
+        if name is None or str(nodes[1].get("ignoreNulls")).lower() != "true":
+            return text
+        function = expression.aggregateFunction()
+        argument = self._text(function.children().apply(0), _divided(_divided(nodes)[0])[0], parts)
+        return f"{name}({argument}, true)" + "".join(text.partition(" FILTER (WHERE ")[1:])
+
+    def _line(self, expression: Any) -> str:
+        found = _CALL.search(str(expression.origin().pysparkErrorContext()))
+        return f"{found.group('file')}, line {found.group('line')}" if found else ""
+
+    # Leaves -----------------------------------------------------------------------------------------------------------
+
+    def _leaf(self, plan: Any) -> dict[str, Any]:
+        kind = str(plan.getClass().getSimpleName())
+        if kind == "StreamingRelation":
+            source = plan.dataSource()
+            options = _dict(source.options())
+            paths = [str(each) for each in _each(source.paths())]
+            path = options.get("path") or (paths[0] if paths else None)
+            return {"format": str(source.className()), "options": options, "path": path, "table": None}
+        if kind == "StreamingRelationV2":
+            options = dict(plan.extraOptions())
+            table = str(plan.identifier().get().name()) if plan.identifier().isDefined() else None
+            return {"format": str(plan.sourceName()), "options": options, "path": options.get("path"), "table": table}
+        return {"format": kind, "options": {}, "path": None, "table": None}
+
+
+_SPECIAL = {
+    "AggregateExpression": "", "PythonUDF": "", "JsonToStructs": "from_json", "CsvToStructs": "from_csv",
+    "StructsToJson": "to_json", "StructsToCsv": "to_csv",
+    "CreateNamedStruct": "named_struct",
+}  # fmt: skip
+_PARSING = ("JsonToStructs", "CsvToStructs")
+
+
+class _Unreadable(UsageError):
+    """An expression that cannot be written as SQL."""
+
+
+def arrow_type(type_: DataType) -> pa.DataType | None:
+    try:
+        return to_arrow_type(type_, timezone="UTC")
+    except PySparkException:  # intervals, variants, user-defined types
+        return None
+
+
+def _each(seq: Any) -> Iterable[Any]:
+    return (seq.apply(number) for number in range(seq.size()))
+
+
+def _class(node: Any) -> str:
+    return str(node["class"]).rpartition(".")[2]
+
+
+def _id(node: Any) -> int:
+    return int(node["exprId"]["id"])
+
+
+def _column(identity: int | str) -> str:
+    return f"`§{identity}`"
+
+
+def _divided(nodes: list[Any]) -> list[list[Any]]:
+    """The JSON nodes of an expression's children: the list is in order, each parent before its children."""
+    parts, at = [], 1
+    for _ in range(nodes[0]["num-children"]):
+        end, open_ = at, 1
+        while open_:
+            open_ += nodes[end]["num-children"] - 1
+            end += 1
+        parts.append(nodes[at:end])
+        at = end
+    return parts
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _dict(options: Any) -> dict[str, str]:
+    return {str(pair._1()): str(pair._2()) for pair in _each(options.toSeq())}
