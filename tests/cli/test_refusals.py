@@ -223,6 +223,8 @@ def test_inputs_are_looked_at_before_anything_starts(market, tmp_path, command):
     text = pa.chunked_array([["now"] * 2_000])
     assert "its time column _ts is string" in said("text", set_column("_ts", lambda t: text))
     numbers = pa.chunked_array([seconds])
+    late = pa.chunked_array([[*range(1_999), 2**62]])
+    assert "is not in the years 1 to 9999" in said("late", set_column("_ts", lambda t: late))
     assert "_seq has to be whole numbers" in said("seq", set_column("_seq", lambda t: numbers))
 
 

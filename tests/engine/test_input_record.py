@@ -179,3 +179,19 @@ def test_a_run_of_before_has_none(tmp_path, path):
     assert read_noted(tmp_path) == {}
     (tmp_path / NOTED).write_text(json.dumps({"In": identity(path), "Live": {"stream": "00"}}))
     assert set(read_noted(tmp_path)) == {"In", "Live"}
+
+
+def test_statistics_that_python_cannot_represent(tmp_path):
+    """Text that is not UTF-8 and times beyond year 9999: whatever reads the rows refuses them."""
+    text = pa.Array.from_buffers(
+        pa.string(), 2, [None, pa.array([0, 2, 4], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfe\xfd\xfc")]
+    )
+    times = pa.array([-(2**63), 2**63 - 1], pa.timestamp("us", "UTC"))
+    path = tmp_path / "in.parquet"
+    pq.write_table(pa.table({"text": text, "at": times}), path)
+    noted = identity(path)
+    shutil.copy(path, tmp_path / "copy.parquet")
+    (tmp_path / "copy.parquet").replace(path)
+    check_same(tmp_path, "In", path, noted)
+    pq.write_table(pa.table({"text": text, "at": times.take(pa.array([0, 0]))}), path)
+    refused(tmp_path, path, noted, "row group 0 differs")

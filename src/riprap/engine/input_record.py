@@ -60,8 +60,19 @@ def _parquet_parts(file: Path) -> tuple[str, list[Any]]:
     metadata = pq.read_metadata(file)
     groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
     return _digest(str(metadata.schema.to_arrow_schema())), [
-        [group.num_rows, _digest(repr(group.to_dict()))] for group in groups
+        [group.num_rows, _digest(repr([_about_chunk(group.column(at)) for at in range(group.num_columns)]))]
+        for group in groups
     ]
+
+
+def _about_chunk(chunk: pq.ColumnChunkMetaData) -> tuple[Any, ...]:
+    """Statistics as they are in the file: they may hold text that is not UTF-8, and times beyond those of Python."""
+    known = chunk.statistics
+    statistics = () if known is None else (known.null_count, known.distinct_count, known.min_raw, known.max_raw)
+    return (
+        chunk.path_in_schema, chunk.num_values, chunk.file_offset, chunk.dictionary_page_offset, chunk.data_page_offset,
+        chunk.total_compressed_size, chunk.total_uncompressed_size, chunk.compression, chunk.encodings, *statistics,
+    )  # fmt: skip
 
 
 def _arrow_parts(file: Path) -> tuple[str, list[Any]]:

@@ -26,6 +26,8 @@ _UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 BATCH_ROWS = 65_536  # fits the CPU caches and amortizes the cost of a call
 # Called with a file, the number of a row group or batch that was read, and its columns (None: all).
 Note = Callable[[Path, int, Iterable[str] | None], None]
+# Microseconds since 1970: from year 1 to year 9999.
+FIRST_TIME, LAST_TIME = -62_135_596_800_000_000, 253_402_300_799_999_999
 _AHEAD = 4  # batches: reading starts one row group (a quarter of a million rows) ahead
 
 
@@ -313,13 +315,25 @@ def times_of_input(batch: pa.RecordBatch, source: Source) -> pa.Array:
     if column.null_count:
         raise DataError(f"the input of source {source.name}: its time column {name} has nulls")
     if pa.types.is_int64(column.type):
-        return column.view(TS_TYPE)
+        return _in_calendar(column.view(TS_TYPE), source, name)
     if not pa.types.is_timestamp(column.type):
         raise DataError(
             f"the input of source {source.name}: its time column {name} is {column.type}; expected a timestamp, or "
             "whole microseconds since 1970 as int64"
         )
-    return column if column.type == TS_TYPE else _cast(column, TS_TYPE, source, name)
+    return _in_calendar(column if column.type == TS_TYPE else _cast(column, TS_TYPE, source, name), source, name)
+
+
+def _in_calendar(times: pa.Array, source: Source, name: str) -> pa.Array:
+    """Times are of the years that Spark's timestamps have: sums of times and windows cannot overflow."""
+    extremes = [time.value for time in pc.min_max(times).values()]
+    for time in extremes:
+        if time is not None and not FIRST_TIME <= time <= LAST_TIME:
+            raise DataError(
+                f"the input of source {source.name}: its time column {name} has {time} microseconds since 1970, which "
+                "is not in the years 1 to 9999; correct or remove such rows"
+            )
+    return times
 
 
 def _numbers(batch: pa.RecordBatch, source: Source, row: int) -> np.ndarray:
