@@ -22,6 +22,7 @@ from tests.simulation.schedules import (
     protected,
     simulated,
 )
+from tests.simulation.shares import soak
 from tests.simulation.taps import Tap, tap_app
 
 from riprap.graph.reach import END
@@ -128,3 +129,9 @@ def test_what_differs_lies_within_the_bound(seeds):
 def test_damage_to_windows_of_time_ends(seeds):
     for seed in seeds:
         check_timed(seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("what", [check, check_timed, check_undone])
+def test_the_bound_holds_in_thousands_of_schedules(what):
+    soak(1_000, 5_000, what)
