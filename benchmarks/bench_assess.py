@@ -48,7 +48,7 @@ def _paper_scale(table: object, path: Path, folder: Path) -> Iterator[Result]:
     graph = load_app("bargain-discovery")
     spark = session()
     spark.range(0, 4, 1, 4).mapInArrow(lambda batches: batches, "id bigint").count()
-    settings = settings_of(graph, AssessRequest(graph, {"Source": path}, "paper"))
+    settings = settings_of(graph, AssessRequest(graph, {"Source": path}, "paper", state="kept"))
     result = run_campaign(graph, settings, {"Source": path}, folder / "campaign", spark=spark)
     coded, slots = peers.coded(table), task_slots(spark)
     peers.fused_loop(coded)

@@ -40,7 +40,7 @@ def assessed(seed: int) -> Found:
             graph,
             AssessRequest(
                 graph, inputs, targets=",".join(OPERATORS), offsets=(0.2, 0.5, 0.8), outages=("16s",), rates=("peak",),
-                reps=1, golden=1, osf="sum(gain)",
+                reps=1, golden=1, osf="sum(gain)", state="kept",
             ),
         )  # fmt: skip
         record(graph, {n: read_file(p) for n, p in inputs.items()}, dividing_columns(graph), place / "recorded")

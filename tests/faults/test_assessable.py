@@ -64,7 +64,7 @@ def settings(*names, **more):
 
 
 def decided(recording, asked):
-    return assessable(shop(), recording, asked, profile_targets(shop(), recording, asked.targets))
+    return assessable(shop(), recording, asked, profile_targets(shop(), recording, asked))
 
 
 def test_the_rest_is_assessed(recording):
@@ -96,14 +96,35 @@ def test_values_that_cannot_be_wrong(recording):
     found = recorded(app.build(), {"Texts": given}, None)
     asked = settings("Texts", fault="diverge")
     with pytest.raises(NothingToAssess, match="Texts has no numeric attribute to alter"):
-        assessable(app.build(), found, asked, profile_targets(app.build(), found, asked.targets))
+        assessable(app.build(), found, asked, profile_targets(app.build(), found, asked))
 
 
 def test_a_table_does_not_make_the_rest_slow(recording):
     """Its time is far away; nothing may be as large as the time between."""
-    [clicks] = profile_targets(shop(), recording, settings("Clicks").targets)
+    peak = settings("Clicks", rates=("peak",))
+    [clicks] = profile_targets(shop(), recording, peak)
     assert clicks.peak == 10
-    assert [outage.tuples for outage in outages_of(settings("Clicks", rates=("peak",)), clicks, 0, 100)] == [10]
+    assert [outage.tuples for outage in outages_of(peak, recording, clicks, 0, 100)] == [10]
+
+
+def test_every_target_misses_the_same_stretch_of_the_sources(recording):
+    """Whatever share of it reaches a target: rates of its own would give each another outage."""
+    app = App("halves")
+    source = app.source("S", SCHEMA)
+    source.filter("k = 'k0'", name="Few").aggregate("sum(x) AS x", window=count(2), by="k", name="Sums").sink("Sink")
+    source.filter("k <> 'k0'", name="Most").sink("Rest")
+    graph = app.build()
+    found = recorded(graph, {"S": rows([SECOND // 10 * i for i in range(300)])}, None)
+    asked = settings("S", "Few", "Most", "Sums", rates=("average", "peak"))
+    outages = {
+        profile.target.name: outages_of(asked, found, profile, number, 100)
+        for number, profile in enumerate(profile_targets(graph, found, asked))
+    }
+    assert {tuple((o.duration, o.rate, o.end) for o in each) for each in outages.values()} == {
+        ((SECOND, "average", 110), (SECOND, "peak", 110))
+    }
+    lost = {name: each[-1].tuples for name, each in outages.items()}
+    assert lost == {"S": 10, "Few": 10, "Most": 10, "Sums": 1}, "of the tuples in front of each"
 
 
 def test_rows_by_part_of_several_sources_and_windows_of_time(recording):

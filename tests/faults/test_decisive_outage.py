@@ -14,7 +14,8 @@ ERRORS = {1: 0.0, 2: 2.0, 4: 0.5}  # by seconds of the outage: how wrong it make
 def tables(reps: int) -> tuple[pa.Table, pa.Table]:
     trials = [
         {
-            "sink": "Out", "target": "Op", "offset": 100, "end": 100 + 10 * seconds, "outage_us": seconds * 1_000_000,
+            "sink": "Out", "target": "Op", "state": "kept", "offset": 100, "end": 100 + 10 * seconds,
+            "outage_us": seconds * 1_000_000,
             "rate": "average", "tuples": 10 * seconds, "rep": rep, "faulty": GOLDEN * (1 + error), "golden": GOLDEN,
             "sections": [1], "section_faulty": [GOLDEN * (1 + error)], "section_golden": [GOLDEN],
         }

@@ -7,7 +7,7 @@ from tests.engine.graphs import collected
 from riprap.engine.engine import Engine
 from riprap.engine.jitter import Jitter
 from riprap.faults.gated import can_strike, golden_engine, strike, trial_engine
-from riprap.faults.injection import with_fault
+from riprap.faults.injection import ports_of, with_fault
 from riprap.faults.models import Fault
 from riprap.graph.builder import App
 from riprap.graph.order_keys import START_KEY, OrderKey
@@ -72,11 +72,12 @@ def test_a_gate_is_an_injection(struck, kind):
     golden, targets = None, TARGETS if kind in ("loss", "duplicate") else ["S", "Sums", "Join", "Tail", "Union"]
     for target in [[], *([name] for name in targets), ["Filter", "Right", "Tail"]]:
         if kind == "reorder" and "Join" in target:
-            assert not can_strike(engine, target, fault(kind))
+            assert not can_strike(engine, ports_of(graph, target), fault(kind))
             continue
-        assert can_strike(engine, target, fault(kind))
+        ports = ports_of(graph, target)
+        assert can_strike(engine, ports, fault(kind))
         apart = Engine(with_fault(graph, target, fault(kind)), jitter=JITTER, cut_everywhere=True)
-        strike(graph, engine, target, fault(kind))
+        strike(graph, engine, ports, fault(kind))
         engine.restore(state)
         apart.restore(state)
         found = ran(graph, engine, 20)
@@ -88,12 +89,31 @@ def test_a_gate_is_an_injection(struck, kind):
 
 
 def test_what_a_gate_cannot_do_is_done_in_an_engine_of_its_own(struck):
-    _, engine, _ = struck
+    graph, engine, _ = struck
     lost = Fault("loss", OrderKey(10, 0, 20), OrderKey(18, 0, 37), START_KEY)
     for one in (lost, fault("corrupt-tuple"), fault("sdc")):
-        assert not can_strike(engine, ["Sums"], one)
-        assert can_strike(engine, ["Union"], one), "it runs on its own, behind an injection"
-    assert not can_strike(engine, ["Filter", "Sums", "Right", "Tail"], fault("duplicate"))
+        assert not can_strike(engine, ports_of(graph, ["Sums"]), one)
+        assert can_strike(engine, ports_of(graph, ["Union"]), one), "it runs on its own, behind an injection"
+    assert not can_strike(engine, ports_of(graph, ["Filter", "Sums", "Right", "Tail"]), fault("duplicate"))
+
+
+@pytest.mark.parametrize(
+    "ports", [{"Join": [0]}, {"Join": [1]}, {"Union": [1]}, {"Sums": [0], "Union": [1], "Timed": [0]}]
+)
+def test_a_loss_at_some_ports_only(struck, ports):
+    """As at the edge of a group whose replica takes over."""
+    graph, engine, state = struck
+    ports = {name: frozenset(own) for name, own in ports.items()}
+    assert can_strike(engine, ports, fault("loss"))
+    apart = Engine(with_fault(graph, ports, fault("loss")), jitter=JITTER, cut_everywhere=True)
+    everywhere = Engine(with_fault(graph, list(ports), fault("loss")), jitter=JITTER, cut_everywhere=True)
+    strike(graph, engine, ports, fault("loss"))
+    for each in (engine, apart, everywhere):
+        each.restore(state)
+    found = ran(graph, engine, 20)
+    assert found == ran(graph, apart, 20)
+    assert repr(engine.digests()) == repr(apart.digests())
+    assert found != ran(graph, everywhere, 20)
 
 
 def test_golden_runs_and_trials_run_the_same_texts(struck):

@@ -176,7 +176,7 @@ def test_sinks_are_no_targets():
 def test_fault_models_and_states_are_read_from_text():
     assert parse_state("kept") == KEPT
     assert parse_state("checkpoint(2s)") == StateOutcome("checkpoint", 2_000_000)
-    with pytest.raises(UsageError, match="write kept, lost or checkpoint"):
+    with pytest.raises(UsageError, match="write planned, kept, lost or checkpoint"):
         parse_state("gone")
     with pytest.raises(UsageError, match=r"fault model los is unknown.*did you mean loss"):
         parse_kind("los")

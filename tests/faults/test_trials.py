@@ -8,6 +8,7 @@ from tests.faults.graphs import as_multiset, bench_of, divided_apps, faults, jit
 from tests.profiles import examples
 
 from riprap.faults import golden, trials
+from riprap.faults.campaign_settings import Target
 from riprap.faults.divided import dividing_columns
 from riprap.faults.trials import replay, rerun
 
@@ -26,6 +27,8 @@ def check(data, graph, most):
     fault, begin = data.draw(faults(recording))
     jitter = data.draw(jitters(graph))
     targets = data.draw(targets_of(graph, fault))
+    if fault.kind == "loss" and fault.keeps_state and data.draw(st.booleans()):
+        targets = Target(tuple(targets), fails_over=True).struck(graph)
     bench = bench_of(graph, recording, jitter, begin, fault.kind)
     slow = rerun(bench, targets, fault)
     for _ in range(data.draw(st.sampled_from([1, 1, 1, 2]))):  # the second one in the engine that the first one used

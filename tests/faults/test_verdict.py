@@ -6,11 +6,12 @@ import pytest
 from riprap.apps import bargain_discovery
 from riprap.base.quantities import Duration
 from riprap.faults.campaign_summary import Metrics, OutageSummary, TargetSummary
-from riprap.faults.operator_advice import deciding, verdicts
+from riprap.faults.models import PLANNED
+from riprap.faults.operator_advice import checkpointed, deciding, unprotected, verdicts
 from riprap.faults.protected import proposed_plan
 from riprap.faults.targets import placements
 from riprap.graph.builder import App
-from riprap.graph.windows import count
+from riprap.graph.windows import count, zero
 
 FAILOVER = Duration(2_000_000)
 
@@ -23,10 +24,12 @@ def two_sinks():
     return app.build()
 
 
-def summary(target, sink, R, I, covered=2.0):  # noqa: E741
+def summary(target, sink, R, I, covered=2.0, outcome="kept"):  # noqa: E741
     metrics = Metrics(0.0, (0.0, "A"), R, I)
     outage = OutageSummary(Duration(4_000_000), "peak", 100, np.ones(1), np.ones((1, 1)), R, I)
-    return TargetSummary(target, sink, metrics, metrics, [outage], [np.zeros(1)], [R], [I], None, covered, 0, True)
+    return TargetSummary(
+        target, outcome, sink, metrics, metrics, [outage], [np.zeros(1)], [R], [I], None, covered, 0, True
+    )
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -85,6 +88,53 @@ def test_the_published_numbers_give_the_published_deployment():
             groups.setdefault(annotations.ha_group.name, set()).add(name)
     assert sorted(groups.values(), key=len) == [{"Source", "TradeQuote"}, {"TradeFilter", "Aggregator", "VWAP"}]
     assert plan.operators["BargainIndex"].checkpoint_every is not None
+
+
+def lookup():
+    app = App("look-up")
+    bids, items = (app.source(name, "k string, x double") for name in ("Bids", "Items"))
+    named = items.rename({"x": "price"}, name="Priced")
+    bids.join(named, on="k", left_window=zero(), right_window=count(1), name="Join").sink("Out")
+    return app.build()
+
+
+def advised(target, **by_state):
+    """The advice for an operator with these R and I without state and with a checkpoint; silence costs 8."""
+    given = [summary(target, "Out", R=r, I=i, covered=8.0, outcome=state.replace("checkpoint", "checkpoint(1s)"))
+             for state, (r, i) in by_state.items()]  # fmt: skip
+    return verdicts(lookup(), placements(lookup(), "loss", ["Out"], PLANNED), given, FAILOVER)[target]
+
+
+def test_a_restart_without_state_decides_and_a_checkpoint_where_that_suffices():
+    spared = advised("Join", lost=(90, 98.0), checkpoint=(8, 8.0))
+    assert spared.advice == "checkpoint"
+    assert "I = 98.00" in spared.sentence
+    assert "with a checkpoint(1s) it leaves R = 8, I = 8.00" in spared.sentence
+    assert advised("Join", lost=(8, 8.0), checkpoint=(8, 8.0)).advice == "restart"
+    assert advised("Join", lost=(90, 98.0), checkpoint=(60, 40.0)).advice == "replicate", "still worse than silence"
+    assert advised("Join", lost=(20, 15.0), checkpoint=(20, 14.9)).advice == "replicate", "it saves nothing"
+    assert advised("Join", lost=(20, 15.0), checkpoint=(9, 14.9)).advice == "checkpoint", "it is right sooner"
+
+
+def test_a_fail_over_is_no_failure_without_protection():
+    given = [
+        summary("Join", "Out", R=2, I=2.0, outcome="lost"),
+        summary("Join", "Out", R=99, I=99.0, outcome="fail-over"),
+    ]
+    assert [s.outcome for s in unprotected(given)] == ["lost"]
+    assert not checkpointed([summary("Join", "Out", R=2, I=2.0, outcome="checkpoint(2s)")]), "the only state asked for"
+
+
+def test_a_source_that_is_read_again_is_not_replicated_and_what_is_like_it_is():
+    graph = bargain_discovery.build()
+    placed = placements(graph, "loss", ["Sink"])
+    given = [summary(name, "Sink", R=r, I=i, covered=7.04) for name, (r, i) in PUBLISHED.items()]
+    found = verdicts(graph, placed, given, FAILOVER, replayed=frozenset(["Source"]))
+    assert found["Source"].advice == "restart"
+    assert "read on from where it stopped" in found["Source"].sentence
+    assert found["TradeQuote"].advice == "replicate"
+    assert "make Source a backup" in found["TradeQuote"].sentence
+    assert "Source" not in {name for verdict in found.values() for name in verdict.group}
 
 
 def test_altered_values_call_for_comparison_or_for_nothing():

@@ -16,6 +16,7 @@ from riprap.planner.budget import (
     budget_problem,
     evaluate,
     fits,
+    lost_over,
     parse_budget,
 )
 from riprap.planner.tradeoff import knee, share_of, tradeoff
@@ -41,6 +42,7 @@ def problems(draw):
             draw(st.sampled_from([0.5, 1.0, 3.0])),
             {0: ((SECOND, kept[0]), (4 * SECOND, kept[1])), LOST: ((SECOND, kept[1] + draw(number)),)},
             cpu=draw(number), memory=draw(number), state=draw(st.sampled_from([0.0, 10.0, 40.0])), output=draw(number),
+            failed_over=draw(st.sampled_from([(), ((SECOND, 3.0),), ((SECOND, 40.0),)])),
         )  # fmt: skip
     machinery = RecoveryTimes(SECOND, SECOND // 10, 100.0, (SECOND, 4 * SECOND), 2)
     together = draw(st.sampled_from([None, "all", "some"]))
@@ -62,6 +64,27 @@ def every_protection(asked):
         for backups in chain.from_iterable(combinations(names, count) for count in range(len(names) + 1)):
             if runs(asked, [v for v, one in zip(names, options, strict=True) if one.technique == "ha_group"], backups):
                 yield evaluate(asked, dict(zip(names, options, strict=True)), frozenset(backups))
+
+
+def test_a_group_fails_over_at_its_edge():
+    """What its members send each other is not lost: replicas have it."""
+    rows = {0: ((SECOND, 5.0),), LOST: ((SECOND, 50.0),)}
+    inner = OperatorImpact(1.0, rows, state=10.0, failed_over=((SECOND, 80.0),))
+    edge = OperatorImpact(1.0, rows, state=10.0, failed_over=((SECOND, 2.0),))
+    operators, machinery = (
+        {"In": inner, "Inner": inner, "Edge": edge, "Out": edge},
+        RecoveryTimes(SECOND, SECOND, 100.0, ()),
+    )
+    asked = budget_problem(
+        AssessedApp("app", operators, machinery, measured_costs(operators)),
+        [("In", "Inner"), ("Inner", "Edge"), ("Edge", "Out")], [],
+    )  # fmt: skip
+    technique = {name: {o.technique: o for o in choices} for name, choices in asked.options.items()}
+    restart = {name: own["restart"] for name, own in technique.items()}
+    alone = evaluate(asked, restart | {"Inner": technique["Inner"]["ha_group"]}, frozenset())
+    group = {name: technique[name]["ha_group"] for name in ("Inner", "Edge")}
+    assert lost_over(asked, restart | group) == {"Inner": 2.0, "Edge": 2.0}
+    assert (alone.loss, evaluate(asked, restart | group, frozenset()).loss) == (50 + 80 + 50 + 50, 50 + 2 + 2 + 50)
 
 
 def runs(asked, replicated, backups):

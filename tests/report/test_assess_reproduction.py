@@ -53,7 +53,9 @@ def test_the_published_numbers_meet_the_published_statements():
         if row.table == "table 4.2":
             assert row.published == row.ours
     placed = placements(GRAPH, "loss", ["Sink"])
-    content = AssessmentReport(GRAPH, SETTINGS, placed, summaries, {}, protected, {}, {}, {}, [], "", {"Sink": order})
+    content = AssessmentReport(
+        GRAPH, SETTINGS, placed, summaries, [], {}, protected, {}, {}, {}, [], "", {"Sink": order}
+    )
     text = words(reproduction_page(content, told))
     for figure in ("Table 4.2", "Figure 4.11", "Figure 4.12", "Figure 4.14", "Figure 4.15", "340 → 39"):
         assert figure in text

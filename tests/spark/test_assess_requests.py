@@ -87,7 +87,7 @@ def test_operators_that_cannot_be_assessed_are_told_first_and_left_out(inputs, s
     assert set(found.to_json()["operators"]) == {"Left", "Never", "Both"}
     assert "not assessed" in found.report.read_text()
     written = read_assessment(tmp_path / "out")
-    assert written.unassessed == {"Right": reasons["Right"]}, "Behind behaves as Never does, which was assessed"
+    assert written.unassessed == reasons
     assert set(problem_of(app.build(), written).options) == {"Left", "Right", "Never", "Behind", "Both"}
 
 
@@ -99,7 +99,21 @@ def test_a_stateful_operator_has_its_own_numbers_where_state_is_lost(inputs, spa
     for name in ("Both", "Activity"):
         [row] = written[name]["impact"]
         assert (row["outage"], row["state_age"], row["impact"]) == ("500ms", "lost", own[name])
-    kept = run_request(request(inputs, targets="all"), tmp_path / "kept", spark=spark)
+    kept = run_request(request(inputs, targets="all", state="kept"), tmp_path / "kept", spark=spark)
+    planned = run_request(request(inputs, targets="Both,Activity"), tmp_path / "planned", spark=spark)
+    assert {(s.target, s.outcome): s.paired.I for s in planned.summaries} == {
+        ("Both", "kept"): own["Both"], ("Activity", "lost"): own["Activity"]
+    }, "what has no state loses none"  # fmt: skip
+    [saved] = planned.checkpointed
+    assert (saved.outcome, own["Activity"] > saved.paired.I) == ("checkpoint(1s)", True)
+    assert planned.to_json()["operators"]["Activity"]["checkpointed"]["I"] == saved.paired.I
+    assert planned.verdicts["Activity"].advice == "checkpoint"
+    assert planned.plan.operators["Activity"].checkpoint_every is not None
+    entry = read_assessment(tmp_path / "planned").operators["Activity"]
+    assert {age: rows[0][1] for age, rows in entry.impact.items()} == {
+        LOST: own["Activity"], 1_000_000: saved.paired.I
+    }  # fmt: skip
+    assert 0 < entry.failed_over[0][1] < saved.paired.I, "a replica loses what it would have emitted, and no state"
     both = merged_assessment([read_assessment(tmp_path / "kept"), read_assessment(tmp_path / "lost")])
     impact = both.operators["Activity"].impact
     assert impact[LOST][0][1] == own["Activity"] > impact[0][0][1], "the planner sees what losing state costs"

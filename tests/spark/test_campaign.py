@@ -40,6 +40,7 @@ def request(inputs, **options):
         "reps": 2,
         "golden": 6,
         "reassess": False,
+        "state": "kept",
     } | options
     return AssessRequest(GRAPH, inputs, **asked)
 

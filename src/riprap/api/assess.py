@@ -24,8 +24,8 @@ from riprap.base.quantities import Duration, format_count, format_duration, pars
 from riprap.base.tabular import Tabular
 from riprap.faults.campaign_settings import CampaignSettings, NothingToAssess
 from riprap.faults.campaign_summary import Metrics, TargetSummary, summarise
-from riprap.faults.models import ALTERS
-from riprap.faults.operator_advice import OperatorAdvice, deciding, verdicts
+from riprap.faults.models import ALTERS, state_after
+from riprap.faults.operator_advice import OperatorAdvice, checkpointed, deciding, unprotected, verdicts
 from riprap.faults.ordering import MetricOrder, orders, spread, unsteady
 from riprap.faults.protected import proposed_plan, protected_targets
 from riprap.faults.quality_metrics import can_tell
@@ -43,7 +43,8 @@ class Assessment(Tabular):
     graph: Graph
     result: CampaignResult
     placed: Sequence[TargetChoice]
-    summaries: Sequence[TargetSummary]
+    summaries: Sequence[TargetSummary]  # of operators without protection
+    checkpointed: Sequence[TargetSummary]  # of operators with state, from a checkpoint
     verdicts: Mapping[str, OperatorAdvice]
     protected: Mapping[str, TargetSummary]
     plan: Plan  # proposed by the verdicts
@@ -55,8 +56,14 @@ class Assessment(Tabular):
     def rows(self) -> list[dict[str, Any]]:
         """The metrics of each operator at each sink."""
         return [
-            {"sink": s.sink, "operator": s.target, **_flat(s.paired), "verdict": self.verdicts[s.target].advice}
-            for s in self.summaries
+            {
+                "sink": s.sink,
+                "operator": s.target,
+                "state": s.outcome,
+                **_flat(s.paired),
+                "verdict": self.verdicts[s.target].advice,
+            }
+            for s in (*self.summaries, *self.checkpointed)
         ]
 
     @property
@@ -84,12 +91,13 @@ class Assessment(Tabular):
     def to_json(self) -> dict[str, Any]:
         """The object that `--json` prints. With several sinks, `operators` has the one that decides the verdict."""
         settings, left_out = self.result.settings, self.result.unassessable
-        worst = deciding(self.summaries)
+        worst, saved = deciding(self.summaries), deciding(self.checkpointed)
         out: dict[str, Any] = {
             "operators": {
                 name: _shown(summary.paired)
                 | {"verdict": self.verdicts[name].advice}
                 | ({"sink": summary.sink} if len(settings.scores) > 1 else {})
+                | ({"checkpointed": _shown(saved[name].paired)} if name in saved else {})
                 for name, summary in worst.items()
             },
             "campaign": {
@@ -154,9 +162,11 @@ def run_request(
         graph, settings, request.inputs, out / "campaign", functions=functions, spark=spark, tell=tell, warn=warn
     )
     settings = result.settings
-    summaries = summarise(settings, result.trials, result.golden, result.tuples)
-    placed = placements(graph, settings.fault, settings.scores, settings.targets[0].state)
-    advice = verdicts(graph, placed, summaries, failover, altered=settings.fault in ALTERS)
+    measured = summarise(settings, result.trials, result.golden, result.tuples)
+    placed = placements(graph, settings.fault, settings.scores, state_after(settings.fault, request.state))
+    sources = frozenset(source.name for source in graph.sources)
+    advice = verdicts(graph, placed, measured, failover, altered=settings.fault in ALTERS, replayed=sources)
+    summaries, saved = unprotected(measured), checkpointed(measured)
     proposed = proposed_plan(graph, advice)
     steady = spread(result.golden)
     order = {sink: orders(settings, summaries, sink) for sink in settings.scores}
@@ -164,17 +174,19 @@ def run_request(
         plan = proposed
     protected = _protected(graph, settings, request, out, plan, result, spark, tell) if plan is not None else {}
     content = AssessmentReport(
-        graph, settings, placed, summaries, advice, protected, _techniques(graph, plan), _facts(result, summaries),
+        graph, settings, placed, summaries, saved, advice, protected, _techniques(graph, plan),
+        _facts(result, summaries),
         _method(request, result), [*_left_out(result), *unsteady(settings, steady), *_warnings(settings, summaries)],
         write_plan(proposed), order, result.unassessable,
     )  # fmt: skip
     files.write_text(out / "plan.toml", write_plan(proposed))
-    write_impact(graph, settings, request.inputs, placed, summaries, result.unassessable, out)
+    write_impact(graph, request.inputs, placed, measured, result.unassessable, out)
     write_request(request, out)
     files.write_text(out / "report.html", report(content))
     return Assessment(
-        graph, result, placed, summaries, advice, protected, proposed, content, out / "report.html", order, steady
-    )
+        graph, result, placed, summaries, saved, advice, protected, proposed, content, out / "report.html", order,
+        steady,
+    )  # fmt: skip
 
 
 def _protected(
@@ -186,7 +198,8 @@ def _protected(
     Its figures are paired, so it needs only the golden runs of the repetitions. Each plan has its own directory and
     campaign.
     """
-    targets = protected_targets(graph, settings, plan, parse_duration(request.failover))
+    placed = placements(graph, settings.fault, settings.scores, state_after(settings.fault, request.state))
+    targets = protected_targets(graph, settings, placed, plan, parse_duration(request.failover))
     if not targets:
         return {}
     again = replace(settings, targets=tuple(dict.fromkeys(targets.values())), golden=settings.reps)

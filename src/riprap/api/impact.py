@@ -22,7 +22,6 @@ from riprap.base.quantities import Duration, format_duration
 from riprap.base.shapes import shaped
 from riprap.engine.inputs import keyed, read_file
 from riprap.engine.profile import OperatorProfile, profile
-from riprap.faults.campaign_settings import CampaignSettings
 from riprap.faults.campaign_summary import OutageSummary, TargetSummary
 from riprap.faults.targets import TargetChoice
 from riprap.graph.graph import Graph
@@ -33,13 +32,13 @@ _TEXT_BYTES = 8  # assumed size of a string
 
 
 def write_impact(
-    graph: Graph, settings: CampaignSettings, inputs: Mapping[str, Path], placed: Iterable[TargetChoice],
-    summaries: Iterable[TargetSummary], unassessable: Mapping[str, str], out: Path,
+    graph: Graph, inputs: Mapping[str, Path], placed: Iterable[TargetChoice], summaries: Iterable[TargetSummary],
+    unassessable: Mapping[str, str], out: Path,
 ) -> None:  # fmt: skip
-    """Write `assessment.json` to `out`: the impact by outage; the resources of each operator, from a profile over the
-    same input; and the operators that were not assessed, with the reason.
+    """Write `assessment.json` to `out`: the impact by outage and state; the resources of each operator, from a profile
+    over the same input; and the operators that were not assessed, with the reason.
     """
-    impacts = _impacts(settings, summaries)
+    impacts = _impacts(summaries)
     profiles = profile(graph, {s.name: keyed(read_file(inputs[s.name]), s) for s in graph.sources}).operators
     operators, unassessed = {}, {}
     for place in placed:
@@ -57,9 +56,10 @@ def write_impact(
     files.write_text(out / "assessment.json", json.dumps(content, indent=2) + "\n")
 
 
-def _impacts(settings: CampaignSettings, summaries: Iterable[TargetSummary]) -> dict[str, list[dict[str, Any]]]:
-    """By operator: the worst impact of each outage over rates and sinks, of failing alone if that was tried."""
-    worst: dict[str, dict[Duration, OutageSummary]] = {}
+def _impacts(summaries: Iterable[TargetSummary]) -> dict[str, list[dict[str, Any]]]:
+    """By operator: the worst impact of each outage and state over rates and sinks, of failing alone if that was
+    tried."""
+    worst: dict[str, dict[tuple[str, Duration], OutageSummary]] = {}
     all_summaries = list(summaries)
     alone = {summary.target for summary in all_summaries}
     for summary in all_summaries:
@@ -68,23 +68,28 @@ def _impacts(settings: CampaignSettings, summaries: Iterable[TargetSummary]) -> 
                 continue
             of_operator = worst.setdefault(name, {})
             for outage in summary.outages:
-                known = of_operator.get(outage.duration)
+                known = of_operator.get((summary.outcome, outage.duration))
                 if known is None or (outage.I, outage.R) > (known.I, known.R):
-                    of_operator[outage.duration] = outage
-    state = settings.targets[0].state
-    age = {"kept": "0s", "lost": "lost"}.get(state.kind) or format_duration(state.age)
+                    of_operator[summary.outcome, outage.duration] = outage
     return {
         name: [
             {
                 "outage": format_duration(duration),
-                "state_age": age,
+                **_left(outcome),
                 "impact": max(0.0, float(outage.I)),
                 **_quality_and_recovery(outage),
             }
-            for duration, outage in sorted(rows.items())
+            for (outcome, duration), outage in sorted(rows.items())
         ]
         for name, rows in worst.items()
     }
+
+
+def _left(outcome: str) -> dict[str, str]:
+    """How old the state is afterwards, and where tuples are lost."""
+    if outcome == "fail-over":
+        return {"state_age": "0s", "lost_at": "outputs"}
+    return {"state_age": {"kept": "0s", "lost": "lost"}.get(outcome) or outcome[len("checkpoint(") : -1]}
 
 
 def _quality_and_recovery(outage: OutageSummary) -> dict[str, Any]:

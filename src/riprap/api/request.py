@@ -15,8 +15,14 @@ from riprap.apps.catalogue import load_function
 from riprap.base.errors import UsageError, known
 from riprap.base.quantities import Duration, parse_duration
 from riprap.engine.inputs import count_rows
-from riprap.faults.campaign_settings import CampaignSettings, Rate, Target, check_settings, counts_jitter_in_tuples
-from riprap.faults.models import parse_kind, parse_state
+from riprap.faults.campaign_settings import (
+    CampaignSettings,
+    Rate,
+    check_settings,
+    counts_jitter_in_tuples,
+    planned_targets,
+)
+from riprap.faults.models import parse_kind, state_after
 from riprap.faults.score_functions import ScoreFunction, described
 from riprap.faults.scoring import Score, default_score, parse_score
 from riprap.faults.targets import chosen_targets
@@ -52,7 +58,7 @@ class AssessRequest:
     inputs: Mapping[str, Path]
     scale: str = "demo"
     fault: str = "loss"
-    state: str = "kept"
+    state: str = "planned"
     targets: str = "auto"
     offsets: Sequence[float] | None = None  # tuples, or shares of the stream
     outages: Sequence[str] | None = None
@@ -80,9 +86,11 @@ def settings_of(graph: Graph, request: AssessRequest, tuples: int | None = None)
     scale = SCALES[request.scale]
     kind = parse_kind(request.fault)
     scores = _scores(graph, request.osf)
-    state = parse_state(request.state)
+    state = state_after(kind, request.state)
     targets = tuple(
-        Target(tuple(name.split("+")), state) for name in chosen_targets(graph, request.targets, kind, scores, state)
+        target
+        for name in chosen_targets(graph, request.targets, kind, scores, state)
+        for target in planned_targets(graph, tuple(name.split("+")), state)
     )
     if tuples is None:
         tuples = sum(count_rows(path) for path in request.inputs.values())

@@ -22,7 +22,10 @@ def command(
     fault: Annotated[
         str, typer.Option(help="loss, duplicate, reorder, diverge, corrupt, corrupt-tuple, corrupt-state or sdc.")
     ] = "loss",
-    state: Annotated[str, typer.Option(help="What a loss does to state: kept, lost or checkpoint(AGE).")] = "kept",
+    state: Annotated[
+        str,
+        typer.Option(help="What a loss does to state: planned (lost; from a checkpoint), kept, lost, checkpoint(AGE)."),
+    ] = "planned",
     targets: Annotated[
         str, typer.Option(help="auto, all, or names; A+B are operators that fail together.", metavar="auto|all|NAME,…")
     ] = "auto",
@@ -164,12 +167,13 @@ def _explain(graph: "Graph", fault: str, state: str, osf: list[str], *, as_json:
     from rich.table import Table
 
     from riprap.cli.console import OUT, print_json
-    from riprap.faults.models import parse_kind, parse_state
+    from riprap.faults.models import parse_kind, state_after
     from riprap.faults.targets import placements
 
     sinks = [sink.name for sink in graph.sinks]
     named = [text.partition("=")[0] for text in osf if text.partition("=")[0] in sinks]
-    placed = placements(graph, parse_kind(fault), named or sinks, parse_state(state))
+    kind = parse_kind(fault)
+    placed = placements(graph, kind, named or sinks, state_after(kind, state))
     if as_json:
         print_json({p.operator: {"target": p.chosen, "reason": p.reason, "like": p.like or None} for p in placed})
         return
@@ -198,18 +202,23 @@ def _print(assessment: "Assessment") -> None:
     result = assessment.result
     table = Table(box=None)
     several = len(result.settings.scores) > 1
-    for name in ("operator", *(["sink"] if several else []), "C", "D", "R", "I", "advice"):
+    for name in ("operator", *(["sink"] if several else []), "C", "D", "R", "I"):
         table.add_column(name, justify="right" if name in ("C", "D", "R", "I") else "left", no_wrap=True)
+    saved = {(s.sink, s.target): s.paired for s in assessment.checkpointed}
+    if saved:
+        table.add_column("checkpointed", justify="right", no_wrap=True)
+    table.add_column("advice", no_wrap=True)
     for s in sorted(assessment.summaries, key=lambda s: -s.paired.I):
-        m = s.paired
+        m, kept = s.paired, saved.get((s.sink, s.target))
         table.add_row(
             s.target, *([s.sink] if several else []), f"{m.C:.2f}", f"({m.D[0]:.2f}, {m.D[1]})", str(m.R), f"{m.I:.2f}",
-            assessment.verdicts[s.target].advice,
+            *([f"{kept.I:.2f}" if kept else ""] if saved else []), assessment.verdicts[s.target].advice,
         )  # fmt: skip
     OUT.print(table, width=max(OUT.width, 1_000), soft_wrap=True)  # long names are not broken
     advised = {verdict.advice for verdict in assessment.verdicts.values()}
     legend = "; ".join(words for advice, words in _ADVICE.items() if advice in advised)
-    OUT.print(f"{_LEGEND} {legend}." if legend else _LEGEND, style="dim")
+    words = f"{_LEGEND} checkpointed: I with a checkpoint instead of no state." if saved else _LEGEND
+    OUT.print(f"{words} {legend}." if legend else words, style="dim")
     for name, verdict in assessment.verdicts.items():
         OUT.print(f"{name}: {verdict.sentence}", soft_wrap=True)
     for name, after in assessment.protected.items():

@@ -19,8 +19,8 @@ from riprap.engine.engine import Engine
 from riprap.engine.jitter import Jitter
 from riprap.faults.alterations import alterable
 from riprap.faults.divided import key_copies
-from riprap.faults.injection import check_reorder
-from riprap.faults.models import ALTERS, KEPT, STRIKES_ONCE, Fault, FaultKind, StateOutcome
+from riprap.faults.injection import Ports, check_reorder, ports_of
+from riprap.faults.models import ALTERS, KEPT, LOST_STATE, PLANNED, STRIKES_ONCE, Fault, FaultKind, StateOutcome
 from riprap.faults.recording import Recording
 from riprap.graph.graph import Graph
 from riprap.graph.order_keys import START_KEY
@@ -31,6 +31,7 @@ from riprap.operators.flipping import corruptible
 Rate = Literal["average", "peak"]
 Errors = Literal["absolute", "over"]
 _SECOND = 1_000_000  # microseconds
+CHECKPOINT_EVERY = Duration(_SECOND)  # interval that a plan proposes
 _MOST_RUNS, _MOST_TUPLES = 100_000, 10**12
 
 
@@ -45,10 +46,27 @@ class Target:
     operators: tuple[str, ...]
     state: StateOutcome = KEPT
     at_most: Duration | None = None  # a fail-over time that replaces longer outages
+    fails_over: bool = False  # another replica has the state: only what leaves the operators is lost
 
     @property
     def name(self) -> str:
         return "+".join(self.operators)
+
+    @property
+    def outcome(self) -> str:
+        """What becomes of it, in a word or two; with the name unique in a campaign."""
+        return "fail-over" if self.fails_over else str(self.state)
+
+    def struck(self, graph: Graph) -> Ports:
+        """The ports at which tuples are lost: all of the operators, or those that they feed."""
+        if not self.fails_over:
+            return ports_of(graph, self.operators)
+        ports: dict[str, frozenset[int]] = {}
+        for name in self.operators:
+            for stream in graph.outputs(name):
+                if stream.target not in self.operators:
+                    ports[stream.target] = ports.get(stream.target, frozenset()) | {stream.target_port}
+        return ports
 
 
 @dataclass(frozen=True)
@@ -83,7 +101,7 @@ class CampaignSettings:
 
 @dataclass(frozen=True)
 class TargetProfile:
-    """The input of a target from outside it. Rates are in tuples per second of event time."""
+    """The input of a target from outside it, and how fast the sources emit, in tuples per second of event time."""
 
     target: Target
     inputs: np.ndarray  # positions of the source tuples, ascending
@@ -102,7 +120,7 @@ class Outage:
     offset: int
     duration: Duration
     rate: Rate
-    tuples: int  # lost at the target
+    tuples: int  # of the target's input, lost
     end: int  # position where the target runs again
 
     def fault(self, graph: Graph, recording: Recording, settings: CampaignSettings) -> Fault:
@@ -157,8 +175,19 @@ def _alterable(graph: Graph, target: Target, kind: FaultKind) -> tuple[str, ...]
     return tuple(columns)
 
 
-def profile_targets(graph: Graph, recording: Recording, targets: Sequence[Target]) -> list[TargetProfile]:
+def source_rates(recording: Recording, offset: int) -> tuple[float, float]:
+    """The average and the peak rate of all sources but tables, which have emitted everything before `offset`."""
+    live = [source for source in recording.sources if source.position[-1] >= offset] or recording.sources
+    times = np.sort(np.concatenate([source.ts for source in live])) if len(live) > 1 else live[0].ts
+    length = max(1, int(times[-1]) - int(times[0])) / _SECOND
+    second = times // _SECOND
+    begins = np.flatnonzero(np.diff(second, prepend=second[0] - 1))
+    return len(times) / length, float(np.diff(begins, append=len(second)).max())
+
+
+def profile_targets(graph: Graph, recording: Recording, settings: CampaignSettings) -> list[TargetProfile]:
     """Runs the app once and records the input of each target."""
+    targets, rates = settings.targets, source_rates(recording, min(settings.offsets))
     edges = [_edges(graph, target) for target in targets]
     seen: dict[tuple[str, int], list[np.ndarray]] = {edge: [] for target_edges in edges for edge in target_edges}
 
@@ -171,15 +200,13 @@ def profile_targets(graph: Graph, recording: Recording, targets: Sequence[Target
 
     for _ in recording.feed(Engine(graph, watch=watch), 0, recording.tuples):
         pass
-    length = max(1, int(recording.time[-1]) - int(recording.time[0])) / _SECOND
     profiles = []
     for target, target_edges in zip(targets, edges, strict=True):
         ports = [np.concatenate(seen[edge]) for edge in target_edges if seen[edge]]
         inputs = np.concatenate(ports) if ports else np.empty(0, np.int32)
         if len(ports) > 1:
             inputs.sort()
-        _, in_second = np.unique(recording.time[inputs] // _SECOND, return_counts=True)
-        profiles.append(TargetProfile(target, inputs, len(inputs) / length, float(in_second.max(initial=0))))
+        profiles.append(TargetProfile(target, inputs, *rates))
     return profiles
 
 
@@ -193,8 +220,14 @@ def _edges(graph: Graph, target: Target) -> list[tuple[str, int]]:
     return edges
 
 
-def outages_of(settings: CampaignSettings, profile: TargetProfile, index: int, offset: int) -> list[Outage]:
-    """All outages of a target at an offset, fewest tuples first; raises `UsageError` if one is impossible."""
+def outages_of(
+    settings: CampaignSettings, recording: Recording, profile: TargetProfile, index: int, offset: int
+) -> list[Outage]:
+    """All outages of a target at an offset, shortest first; raises `UsageError` if one is impossible.
+
+    An outage strikes the same stretch of the sources at every target: as many of their tuples as they emit in its
+    duration at their average or peak rate. What the target loses of its own input follows.
+    """
     if not len(profile.inputs):
         raise UsageError(f"no tuple of this stream reaches {profile.target.name}")
     if profile.inputs[-1] < offset:
@@ -202,23 +235,48 @@ def outages_of(settings: CampaignSettings, profile: TargetProfile, index: int, o
             f"all {format_count(len(profile.inputs))} tuples of {profile.target.name} come before offset "
             f"{format_count(offset)}: a later fault has no effect"
         )
-    # The same dtype: otherwise NumPy would convert the whole array.
-    before = int(np.searchsorted(profile.inputs, profile.inputs.dtype.type(offset)))
     outages: dict[tuple[Duration, Rate], Outage] = {}
     for duration in settings.outages:
         if profile.target.at_most is not None:
             duration = min(duration, profile.target.at_most)
         for rate in settings.rates:
-            lost = 1 if settings.fault in STRIKES_ONCE else max(1, round(profile.rate(rate) * duration / _SECOND))
-            if before + lost >= len(profile.inputs):
+            end = offset + max(1, round(profile.rate(rate) * duration / _SECOND))
+            first = _reached(profile, offset)
+            if settings.fault in STRIKES_ONCE:
+                end = int(profile.inputs[first]) + 1
+            if end >= recording.tuples:
                 raise UsageError(
-                    f"an outage of {show_duration(duration)} at {rate} rate costs {profile.target.name} "
-                    f"{format_count(lost)} tuples, but after offset {format_count(offset)} the stream has only "
-                    f"{format_count(len(profile.inputs) - before)} of them; choose shorter outages or earlier offsets"
+                    f"an outage of {show_duration(duration)} at {rate} rate costs {format_count(end - offset)} tuples "
+                    f"of the sources, but after offset {format_count(offset)} the stream has only "
+                    f"{format_count(recording.tuples - offset)} of them; choose shorter outages or earlier offsets"
                 )
-            end = int(profile.inputs[before + lost])
-            outages[duration, rate] = Outage(index, offset, duration, rate, lost, max(end, offset + 1))
-    return sorted(outages.values(), key=lambda outage: (outage.tuples, outage.duration))
+            outages[duration, rate] = Outage(index, offset, duration, rate, _reached(profile, end) - first, end)
+    return sorted(outages.values(), key=lambda outage: (outage.end, outage.duration))
+
+
+def _reached(profile: TargetProfile, position: int) -> int:
+    """How many tuples of the target's input come before a position."""
+    # The same dtype: otherwise NumPy would convert the whole array.
+    return int(np.searchsorted(profile.inputs, profile.inputs.dtype.type(position)))
+
+
+def planned_targets(graph: Graph, operators: tuple[str, ...], state: StateOutcome) -> list[Target]:
+    """The targets of operators that fail together: one, or under `PLANNED` one for each state that a plan may leave.
+
+    Without state an operator only misses tuples. With state it starts empty; or from a checkpoint as old as it can be;
+    or a replica takes over.
+    """
+    if state != PLANNED:
+        return [Target(operators, state)]
+    stateful = [graph[name] for name in operators if any(graph[name].stateful)]
+    if not stateful:
+        return [Target(operators)]
+    age = max(spec.annotations.checkpoint_every or CHECKPOINT_EVERY for spec in stateful)
+    return [
+        Target(operators, LOST_STATE),
+        Target(operators, StateOutcome("checkpoint", age)),
+        Target(operators, fails_over=True),
+    ]
 
 
 def assessable(
@@ -229,7 +287,7 @@ def assessable(
     for index, profile in enumerate(profiles):
         try:
             for offset in settings.offsets:
-                for outage in outages_of(settings, profile, index, offset):
+                for outage in outages_of(settings, recording, profile, index, offset):
                     fault = outage.fault(graph, recording, settings)
                     for name in profile.target.operators:
                         check_reorder(graph, name, fault)

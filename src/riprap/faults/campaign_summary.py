@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from riprap.base.quantities import Duration
 from riprap.faults import quality_metrics as metrics
-from riprap.faults.campaign_settings import CampaignSettings
+from riprap.faults.campaign_settings import CampaignSettings, Target
 from riprap.faults.models import STRIKES_ONCE
 from riprap.faults.quality_metrics import Interval
 
@@ -52,6 +52,7 @@ class TargetSummary:
     """The results of one target's trials at one sink."""
 
     target: str
+    outcome: str  # of its state: lost, kept, checkpoint(AGE); or fail-over
     sink: str
     paired: Metrics
     unpaired: Metrics
@@ -74,7 +75,7 @@ class TargetSummary:
 def summarise(settings: CampaignSettings, trials: pa.Table, golden: pa.Table, tuples: int) -> list[TargetSummary]:
     """One entry per sink and target, in the order of the settings."""
     return [
-        _Cube(settings, trials, golden, sink, target.name, number, tuples).summary()
+        _Cube(settings, trials, golden, sink, target, number, tuples).summary()
         for sink in settings.scores
         for number, target in enumerate(settings.targets)
     ]
@@ -89,13 +90,14 @@ class _Cube:
         trials: pa.Table,
         golden: pa.Table,
         sink: str,
-        target: str,
+        target: Target,
         number: int,
         tuples: int,
     ) -> None:
         self.settings, self.sink, self.target = settings, sink, target
-        rows = [row for row in trials.to_pylist() if row["sink"] == sink and row["target"] == target]
-        rows.sort(key=lambda r: (settings.offsets.index(r["offset"]), r["tuples"], r["outage_us"], r["rep"]))
+        own = (sink, target.name, target.outcome)
+        rows = [row for row in trials.to_pylist() if (row["sink"], row["target"], row["state"]) == own]
+        rows.sort(key=lambda r: (settings.offsets.index(r["offset"]), r["end"], r["outage_us"], r["rate"], r["rep"]))
         shape = (len(settings.offsets), -1, settings.reps)
         self.rows = np.array(rows, object).reshape(shape)
         self.faulty = np.array([row["faulty"] for row in rows]).reshape(shape)
@@ -122,7 +124,8 @@ class _Cube:
         ]
         figures = metrics.outage_impact(self.lost, quality), metrics.data_dependency(samples[:, decisive])
         return TargetSummary(
-            self.target,
+            self.target.name,
+            self.target.outcome,
             self.sink,
             Metrics(*figures, max(recovery), impact[worst]),
             self._unpaired(decisive),

@@ -8,12 +8,12 @@ Faults that a gate cannot inject at an operator within a loop (lost or old state
 without compiled loops.
 """
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 from riprap.engine.engine import Engine
 from riprap.engine.jitter import Jitter
 from riprap.faults.alterations import wrong_values
-from riprap.faults.injection import InjectedOperator, check_reorder, with_fault
+from riprap.faults.injection import InjectedOperator, Ports, check_reorder, with_fault
 from riprap.faults.models import ALTERS, NOTHING, STRIKES_ONCE, Fault
 from riprap.graph.graph import Graph
 from riprap.graph.order_keys import just_before
@@ -36,9 +36,9 @@ def trial_engine(graph: Graph, jitter: Jitter | None) -> Engine:
     return Engine(with_fault(graph, alone, NOTHING), jitter=jitter, gated=True)
 
 
-def can_strike(engine: Engine, targets: Sequence[str], fault: Fault) -> bool:
+def can_strike(engine: Engine, targets: Ports, fault: Fault) -> bool:
     """Whether the gates of an engine can inject this fault."""
-    struck = [port for port in engine.gates if port[0] in targets]
+    struck = [(name, port) for name, port in engine.gates if port in targets.get(name, ())]
     if fault.kind == "duplicate" and len({name for name, _ in struck}) > TWICE:
         return False
     if fault.kind == "reorder" and any(port for _, port in struck):
@@ -46,21 +46,21 @@ def can_strike(engine: Engine, targets: Sequence[str], fault: Fault) -> bool:
     return not struck or (fault.keeps_state and fault.kind not in STRIKES_ONCE)
 
 
-def strike(graph: Graph, engine: Engine, targets: Sequence[str], fault: Fault) -> None:
+def strike(graph: Graph, engine: Engine, targets: Ports, fault: Fault) -> None:
     """Sets this fault and clears any other. The caller restores the state afterwards."""
     for name in targets:
         check_reorder(graph, name, fault)
-    for (name, _), gate in engine.gates.items():
+    for (name, port), gate in engine.gates.items():
         gate.open()
-        if name in targets:
+        if port in targets.get(name, ()):
             wrong = wrong_values(fault, list(gate.columns)) if fault.kind in ALTERS else None
             gate.strike(fault.start, fault.end, _TIMES.get(fault.kind, 1), wrong)
     for name, operator in engine.operators.items():
         if isinstance(operator, InjectedOperator):
-            operator.set_fault(fault if name in targets else NOTHING)
+            operator.set_fault(replace(fault, ports=targets[name]) if name in targets else NOTHING)
 
 
-def still_striking(engine: Engine, targets: Sequence[str], fault: Fault) -> bool:
+def still_striking(engine: Engine, targets: Ports, fault: Fault) -> bool:
     """Whether tuples of the outage are still in flight to a target, or held back by it."""
     return any(engine.reached(name) < just_before(fault.end) or _holds(engine.operators[name]) for name in targets)
 

@@ -8,7 +8,7 @@ A fault that keeps state needs one inner operator. Otherwise there are two: one 
 it, which has processed only what a checkpoint would contain.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -80,10 +80,20 @@ class InjectedSource(Source):
     fault: Fault
 
 
-def with_fault(graph: Graph, targets: Iterable[str], fault: Fault) -> Graph:
-    """The graph with a fault at these operators, which fail together."""
-    for name in targets:
-        spec = graph[name]
+Ports = Mapping[str, frozenset[int]]  # input ports by operator; a source counts as one with port 0
+
+
+def ports_of(graph: Graph, targets: Ports | Iterable[str]) -> Ports:
+    """All ports of operators that are given by name."""
+    if isinstance(targets, Mapping):
+        return targets
+    return {name: frozenset(range(max(1, graph[name].inputs))) for name in targets}
+
+
+def with_fault(graph: Graph, targets: Ports | Iterable[str], fault: Fault) -> Graph:
+    """The graph with a fault at these operators or ports at once."""
+    for name, struck in ports_of(graph, targets).items():
+        spec, fault = graph[name], replace(fault, ports=struck)
         if isinstance(spec, Sink):
             raise UsageError(f"{name} is a sink: inject the fault at its upstream operator")
         check_reorder(graph, name, fault)
@@ -138,7 +148,7 @@ class InjectedOperator(Operator):
         if self.fault is NOTHING:
             self.version += batch.num_rows
             return self._before.process(channel, batch)
-        zones = self._zones(keys_of(batch, self.setting.shapes[channel.port]))
+        zones = self._zones(channel.port, keys_of(batch, self.setting.shapes[channel.port]))
         batches = [batch.slice(0, 0) for _ in self.setting.shapes]
         batches[channel.port] = batch
         return self._inject(batches, np.full(batch.num_rows, channel.port, np.int8), zones)
@@ -150,12 +160,17 @@ class InjectedOperator(Operator):
         zones = np.empty(len(ports), np.int8)
         for port, batch in enumerate(batches):
             if batch.num_rows:
-                zones[ports == port] = self._zones(keys_of(batch, self.setting.shapes[port]))
+                zones[ports == port] = self._zones(port, keys_of(batch, self.setting.shapes[port]))
         return self._inject(list(batches), ports, zones)
 
-    def _zones(self, keys: Keys) -> np.ndarray:
-        """For each row: before, during or after the outage."""
+    def _zones(self, port: int, keys: Keys) -> np.ndarray:
+        """For each row of a port: before, during or after the outage."""
+        if not self._strikes(port):
+            return np.full(len(keys.ts), _BEFORE, np.int8)
         return np.int8(1) * ~below(keys, self.fault.start) + ~below(keys, self.fault.end)
+
+    def _strikes(self, port: int) -> bool:
+        return self.fault.ports is None or port in self.fault.ports
 
     def _inject(self, batches: list[pa.RecordBatch], ports: np.ndarray, zones: np.ndarray) -> list[Emission]:
         self.version += len(ports)
@@ -267,7 +282,7 @@ class InjectedOperator(Operator):
 
     def punctuate(self, channel: Channel, punctuation: Punctuation) -> list[Emission]:
         lost = self.fault.kind == "loss" and self.fault.start <= punctuation.key < self.fault.end
-        if lost:
+        if lost and self._strikes(channel.port):
             return []
         inner = self._before if punctuation.key < self.fault.start else self._after
         return inner.punctuate(channel, punctuation)

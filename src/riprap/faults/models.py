@@ -21,6 +21,7 @@ Only the last three alter grouping keys. The seed and the order key determine th
 The fault also determines the operator's state: it is rolled back to the state after all tuples before the order key
 `restored`.
 
+    planned          what a plan leaves: `lost` without protection, and `checkpoint(age)` with it, both assessed
     kept             restored = start: a checkpoint right before the failure, as the published method assumes
     checkpoint(age)  restored = start − age
     lost             restored = START_KEY: the operator starts without state
@@ -55,6 +56,7 @@ class Fault:
     seed: int = 0
     columns: tuple[str, ...] = ()  # attributes that it may alter
     keys: tuple[str, ...] = ()  # those of them that partition the app by key
+    ports: frozenset[int] | None = None  # input ports that it affects; None: all
 
     @property
     def keeps_state(self) -> bool:
@@ -72,7 +74,7 @@ NOTHING = Fault("loss", END_KEY, END_KEY, END_KEY)  # affects no tuple
 class StateOutcome:
     """The state after a fault, independent of the position of the outage. `age` in microseconds of event time."""
 
-    kind: Literal["kept", "checkpoint", "lost"] = "kept"
+    kind: Literal["kept", "checkpoint", "lost", "planned"] = "kept"
     age: Duration = NO_TIME
 
     def __str__(self) -> str:
@@ -80,6 +82,8 @@ class StateOutcome:
 
 
 KEPT = StateOutcome()
+LOST_STATE = StateOutcome("lost")
+PLANNED = StateOutcome("planned")  # no outcome of one trial: `campaign_settings.planned_targets` makes two of it
 
 
 def parse_kind(text: str) -> FaultKind:
@@ -89,13 +93,20 @@ def parse_kind(text: str) -> FaultKind:
     raise UsageError(f"fault model {text} is unknown; known: {known(KINDS, text)}")
 
 
+def state_after(kind: FaultKind, text: str) -> StateOutcome:
+    """The state that is asked for; faults other than a loss change none."""
+    state = parse_state(text)
+    return KEPT if state == PLANNED and kind != "loss" else state
+
+
 def parse_state(text: str) -> StateOutcome:
-    """`kept`, `lost` or `checkpoint(2s)`."""
-    if text == "kept":
-        return KEPT
-    if text == "lost":
-        return StateOutcome("lost")
+    """`planned`, `kept`, `lost` or `checkpoint(2s)`."""
+    for known_state in (PLANNED, KEPT, LOST_STATE):
+        if text == known_state.kind:
+            return known_state
     match = re.fullmatch(r"checkpoint\((.+)\)", text)
     if match is None:
-        raise UsageError(f"state {text!r} is unknown: write kept, lost or checkpoint(AGE), as in checkpoint(2s)")
+        raise UsageError(
+            f"state {text!r} is unknown: write planned, kept, lost or checkpoint(AGE), as in checkpoint(2s)"
+        )
     return StateOutcome("checkpoint", parse_duration(match.group(1)))

@@ -7,10 +7,14 @@ the number of covered sections.
     lasting  the error outlasts the outage, but I is below WORSE times that of silence
     worse    I is above that: the output during and after the outage is worse than none
 
-The advice also depends on the operator. Silent: a *restart* is enough. Lasting: a stateful operator is *checkpointed*.
-A stateless one has no state to save; the error lasts because others missed its tuples, so either its outage must be
-shorter (it is *replicated*) or its input must be replayed (its upstream operators are backups). Worse: it is
-replicated.
+The advice also depends on the operator. Silent: a *restart* is enough. A stateful operator was assessed without state
+and with a checkpoint of the age that a plan leaves: it is *checkpointed* if the checkpoint lowers R or I below HELPS of
+what they are without state, and the output is then not worse than none. Lasting, and no checkpoint helps: others missed
+its tuples, so either its outage must be shorter (it is *replicated*) or its input must be replayed (its upstream
+operators are backups). Worse: it is replicated.
+
+A source reads on from where it stopped: if its input can be replayed, a restart is enough. Operators that behave like
+it get the advice that it would have without a replay.
 
 If values are altered, nothing fails, so restarts and fail-overs do not help: either *nothing* is needed, or copies must
 *compare* their output.
@@ -28,6 +32,7 @@ from typing import Literal, get_args
 
 from riprap.base.quantities import Duration, show_duration
 from riprap.faults.campaign_summary import TargetSummary
+from riprap.faults.models import LOST_STATE
 from riprap.faults.targets import TargetChoice
 from riprap.graph.graph import Graph
 
@@ -35,6 +40,8 @@ Advice = Literal["restart", "checkpoint", "replicate", "nothing", "compare"]
 Effect = Literal["silent", "lasting", "worse"]
 EFFECTS: tuple[Effect, ...] = get_args(Effect)  # weakest first
 WORSE = 3.0  # times silence
+HELPS = 0.9  # a checkpoint that leaves more than this of the error without state is of no use
+_CHECKPOINTED, _FAILS_OVER = "checkpoint", "fail-over"
 
 
 @dataclass(frozen=True)
@@ -51,18 +58,38 @@ def verdicts(
     failover: Duration,
     *,
     altered: bool = False,
+    replayed: frozenset[str] = frozenset(),
 ) -> dict[str, OperatorAdvice]:
-    """By target. `altered`: the faults were of `models.ALTERS`."""
-    worst = deciding(summaries)
+    """By target. `altered`: the faults were of `models.ALTERS`. `replayed`: sources whose input can be replayed."""
+    worst = deciding(unprotected(summaries))
     if altered:
         return {name: _of_altered(summary) for name, summary in worst.items()}
-    advice = {name: _advice(graph, name, _effect(summary)) for name, summary in worst.items()}
+    saved = deciding(checkpointed(summaries))
+    exempt = {name for name in worst if set(name.split("+")) <= replayed}
+    for place in placed:  # those that are like an exempt source have a verdict of their own
+        if place.like in exempt:
+            worst[place.operator] = worst[place.like]
+    advice = {name: _advice(graph, name, summary, saved.get(name)) for name, summary in worst.items()}
+    advice |= dict.fromkeys(exempt, "restart")
     groups = _groups(graph, placed, advice)
     several = len({summary.sink for summary in summaries}) > 1
-    return {
-        name: _verdict(graph, summary, advice[name], groups.get(name, ()), failover, several=several)
+    found = {
+        name: _verdict(graph, name, summary, saved.get(name), advice[name], groups.get(name, ()), failover, several)
         for name, summary in worst.items()
     }
+    return found | {name: _of_replayed(worst[name]) for name in exempt}
+
+
+def unprotected(summaries: Sequence[TargetSummary]) -> list[TargetSummary]:
+    """Those of operators that just restart. A campaign with one state for all has no others."""
+    plain = [s for s in summaries if s.outcome != _FAILS_OVER and not s.outcome.startswith(_CHECKPOINTED)]
+    return plain or list(summaries)
+
+
+def checkpointed(summaries: Sequence[TargetSummary]) -> list[TargetSummary]:
+    """Those of operators that were also assessed without state."""
+    lost = {(s.sink, s.target) for s in summaries if s.outcome == LOST_STATE.kind}
+    return [s for s in summaries if s.outcome.startswith(_CHECKPOINTED) and (s.sink, s.target) in lost]
 
 
 def deciding(summaries: Sequence[TargetSummary]) -> dict[str, TargetSummary]:
@@ -86,10 +113,16 @@ def _effect(summary: TargetSummary) -> Effect:
     return "worse" if WORSE * covered < metrics.I else "lasting"
 
 
-def _advice(graph: Graph, target: str, effect: Effect) -> Advice:
+def _advice(graph: Graph, target: str, summary: TargetSummary, saved: TargetSummary | None) -> Advice:
+    """`saved`: with a checkpoint; None: unknown, and then the state is taken to be what a checkpoint leaves."""
+    effect = _effect(summary)
     if effect == "silent":
         return "restart"
-    return "checkpoint" if effect == "lasting" and _stateful(graph, target) else "replicate"
+    if saved is None:
+        return "checkpoint" if effect == "lasting" and _stateful(graph, target) else "replicate"
+    without, with_it = summary.paired, saved.paired
+    helps = with_it.I <= HELPS * without.I or with_it.R <= HELPS * without.R
+    return "checkpoint" if helps and _effect(saved) != "worse" else "replicate"
 
 
 def _stateful(graph: Graph, target: str) -> bool:
@@ -97,8 +130,9 @@ def _stateful(graph: Graph, target: str) -> bool:
 
 
 def _verdict(
-    graph: Graph, summary: TargetSummary, advice: Advice, group: tuple[str, ...], failover: Duration, *, several: bool
-) -> OperatorAdvice:
+    graph: Graph, target: str, summary: TargetSummary, saved: TargetSummary | None, advice: Advice,
+    group: tuple[str, ...], failover: Duration, several: bool,
+) -> OperatorAdvice:  # fmt: skip
     metrics, outage = summary.paired, show_duration(summary.decisive.duration)
     silence = f"silence for {outage} would cost I = {summary.covered:.1f}"
     output = f"the output at {summary.sink}" if several else "the output"
@@ -111,14 +145,25 @@ def _verdict(
             f"Restart is enough: {output} is correct once the operator runs again (R = {metrics.R}; {silence}).",
         )
     lasting = f"{output} stays wrong for {metrics.R} sections and I = {metrics.I:.2f}, where {silence}"
+    if saved is not None:
+        lasting = f"without its state {lasting}; with a {saved.outcome} it leaves R = {saved.paired.R}, "
+        lasting += f"I = {saved.paired.I:.2f}"
     if advice == "checkpoint":
         return OperatorAdvice(advice, f"Checkpoint, and restart quickly: {lasting}.")
     short = [o for o in summary.outages if o.duration <= failover]
     promise = f"; an outage of {show_duration(short[-1].duration)} leaves I = {short[-1].I:.2f}" if short else ""
-    others = [name for name in group if name != summary.target]
+    others = [name for name in group if name != target]
     together = f", together with {' and '.join(others)}" if others else ""
-    instead = "" if _stateful(graph, summary.target) else _instead(graph, summary.target)
+    instead = "" if _stateful(graph, target) else _instead(graph, target)
     return OperatorAdvice(advice, f"Replicate{together}: {lasting}{promise}.{instead}", group)
+
+
+def _of_replayed(summary: TargetSummary) -> OperatorAdvice:
+    return OperatorAdvice(
+        "restart",
+        f"Restart is enough: its input is read on from where it stopped. Only a feed that cannot be replayed would "
+        f"cost R = {summary.paired.R}, I = {summary.paired.I:.2f}.",
+    )
 
 
 def _of_altered(summary: TargetSummary) -> OperatorAdvice:

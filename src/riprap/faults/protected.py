@@ -1,17 +1,17 @@
 """Converts advice to a plan, and derives the effect of a plan on each operator's fault."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from riprap.base.quantities import Duration
-from riprap.faults.campaign_settings import CampaignSettings, Target
+from riprap.faults.campaign_settings import CHECKPOINT_EVERY, CampaignSettings, Target
 from riprap.faults.models import StateOutcome
 from riprap.faults.operator_advice import OperatorAdvice
+from riprap.faults.targets import TargetChoice
 from riprap.graph.annotations import Annotations, HaGroup
 from riprap.graph.graph import Graph
 from riprap.graph.ha_groups import connected, replicable
 from riprap.graph.plan_file import Plan
 
-CHECKPOINT_EVERY = Duration(1_000_000)  # interval that the plan proposes
 GROUP = "critical"
 
 
@@ -41,11 +41,13 @@ def proposed_plan(graph: Graph, advice: Mapping[str, OperatorAdvice]) -> Plan:
     return Plan(graph.name, {name: operators[name] for name in graph.order if name in operators})
 
 
-def protected_targets(graph: Graph, settings: CampaignSettings, plan: Plan, failover: Duration) -> dict[str, Target]:
+def protected_targets(
+    graph: Graph, settings: CampaignSettings, placed: Iterable[TargetChoice], plan: Plan, failover: Duration
+) -> dict[str, Target]:
     """Each operator's fault under a plan; without the operators whose fault does not change.
 
-    A failure in an HA group affects the whole group: a loss at its edge until another replica is active. With
-    checkpoints, the input since the last one is lost, in the worst case that of a whole interval.
+    A failure in an HA group makes another replica active, which has the state: what is lost until then is what leaves
+    the group. With checkpoints, the input since the last one is lost, in the worst case that of a whole interval.
     """
     graph = plan.apply(graph)
     groups: dict[str, tuple[str, ...]] = {}
@@ -56,8 +58,9 @@ def protected_targets(graph: Graph, settings: CampaignSettings, plan: Plan, fail
     targets: dict[str, Target] = {}
     for spec in graph:
         if spec.annotations.ha_group is not None:
-            targets[spec.name] = Target(groups[spec.annotations.ha_group.name], at_most=failover)
+            targets[spec.name] = Target(groups[spec.annotations.ha_group.name], at_most=failover, fails_over=True)
         elif spec.annotations.checkpoint_every is not None and any(spec.stateful):
             targets[spec.name] = Target((spec.name,), StateOutcome("checkpoint", spec.annotations.checkpoint_every))
     assessed = {name for target in settings.targets for name in target.operators}
+    assessed |= {place.operator for place in placed if place.like in assessed}
     return {name: target for name, target in targets.items() if name in assessed or assessed & set(target.operators)}

@@ -33,7 +33,7 @@ class TargetChoice:
 
 
 def placements(graph: Graph, kind: FaultKind, sinks: Iterable[str], state: StateOutcome = KEPT) -> list[TargetChoice]:
-    """One entry per operator, upstream first. `state`: a target's state after the fault."""
+    """One entry per operator, upstream first. `state`: a target's state after the fault, as asked for."""
     assessed_sinks = frozenset(sinks)
     choices: dict[str, TargetChoice] = {}
     for spec in graph:

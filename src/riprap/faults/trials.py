@@ -20,12 +20,13 @@ from riprap.engine.engine import Engine
 from riprap.engine.jitter import Jitter
 from riprap.faults.gated import can_strike, still_striking, strike, trial_engine
 from riprap.faults.golden import Golden, StateMark, checks_after, digests_of, mark, waiting_parts
-from riprap.faults.injection import InjectedOperator, with_fault
+from riprap.faults.injection import InjectedOperator, Ports, ports_of, with_fault
 from riprap.faults.models import Fault
 from riprap.faults.recording import Recording
 from riprap.faults.trial_outputs import Difference, OutputRows, SinkReader, difference, joined
 from riprap.graph.graph import Graph
 from riprap.graph.order_keys import OrderKey
+from riprap.graph.specs import Sink
 from riprap.operators.columns import Keys
 from riprap.operators.kernels.selecting import by_part, rows_within
 
@@ -42,13 +43,15 @@ class TrialContext:
     jitter: Jitter | None
     golden: Golden
     divided: bool
-    _apart: dict[tuple[tuple[str, ...], str], Engine] = field(default_factory=dict, compare=False)
+    _apart: dict[tuple[tuple[tuple[str, frozenset[int]], ...], str], Engine] = field(
+        default_factory=dict, compare=False
+    )
     _images: dict[int, dict[str, Any]] = field(default_factory=dict, compare=False)  # of the last start
 
-    def engine(self, targets: Sequence[str], fault: Fault, start: int) -> Engine:
+    def engine(self, targets: Ports, fault: Fault, start: int) -> Engine:
         """An engine in which these targets fail, in the golden state at `start`. Making one takes much of a trial's
         time, so all faults that gates can inject share one; other faults reuse the last one for the same targets."""
-        engine, key = self._gated, (tuple(targets), fault.kind)
+        engine, key = self._gated, (tuple(targets.items()), fault.kind)
         if not can_strike(engine, targets, fault):
             if key not in self._apart:
                 self._apart.clear()
@@ -84,26 +87,41 @@ class TrialContext:
         return int(self.recording.positions_of(keys)[0])
 
 
-def rerun(context: TrialContext, targets: Sequence[str], fault: Fault) -> dict[str, Difference]:
+def rerun(context: TrialContext, targets: Ports | Sequence[str], fault: Fault) -> dict[str, Difference]:
     """By sink: runs the rewritten graph over the whole stream."""
-    engine = Engine(with_fault(context.graph, targets, fault), jitter=context.jitter, cut_everywhere=True)
+    struck, silenced = _struck(context, targets)
+    engine = Engine(with_fault(context.graph, struck, fault), jitter=context.jitter, cut_everywhere=True)
     outputs = list(context.recording.feed(engine, 0, context.recording.tuples))
     result = {}
     for reader in context.readers:
-        golden = context.golden.rows[reader.sink]
-        result[reader.sink] = difference(golden, np.arange(golden.size), reader.read(outputs))
+        golden, rows = context.golden.rows[reader.sink], reader.read(outputs)
+        if reader.sink in silenced:
+            rows = _outside(rows, context.position_of(fault.start), context.position_of(fault.end))
+        result[reader.sink] = difference(golden, np.arange(golden.size), rows)
     return result
 
 
-def replay(context: TrialContext, targets: Sequence[str], fault: Fault) -> dict[str, Difference]:
+def _struck(context: TrialContext, targets: Ports | Sequence[str]) -> tuple[Ports, frozenset[str]]:
+    """The ports of operators that a fault strikes, and the sinks that it keeps output from."""
+    ports = ports_of(context.graph, targets)
+    silenced = frozenset(name for name in ports if isinstance(context.graph[name], Sink)) if ports is targets else ()
+    return {name: struck for name, struck in ports.items() if name not in silenced}, frozenset(silenced)
+
+
+def _outside(rows: OutputRows, start: int, end: int) -> OutputRows:
+    """The rows that do not come from source tuples in [start, end)."""
+    return rows.rows(np.flatnonzero((rows.position < start) | (rows.position >= end)))
+
+
+def replay(context: TrialContext, targets: Ports | Sequence[str], fault: Fault) -> dict[str, Difference]:
     """By sink: runs from the golden state at the start until the effect of the fault ends."""
-    recording = context.recording
+    recording, (struck, silenced) = context.recording, _struck(context, targets)
     over = context.position_of(fault.end)
     start = context.position_of(fault.start if fault.loses_state else fault.restored)
     anchor = context.position_of(fault.start)
     checks = [cut for cut in checks_after(anchor, recording.tuples) if cut > over]
-    remaining = _affected_parts(context, targets, fault, start, over, checks)
-    engine = context.engine(targets, fault, start)
+    remaining = _affected_parts(context, struck, fault, start, over, checks)
+    engine = context.engine(struck, fault, start)
     chosen = np.zeros(recording.parts, bool)
     chosen[remaining] = True
     seen: dict[str, list[OutputRows]] = {reader.sink: [reader.read([])] for reader in context.readers}
@@ -117,13 +135,15 @@ def replay(context: TrialContext, targets: Sequence[str], fault: Fault) -> dict[
         outputs = list(recording.feed(engine, at, cut, remaining if context.divided else None))
         for reader in context.readers:
             rows = reader.read(outputs)
+            if reader.sink in silenced:
+                rows = _outside(rows, anchor, over)
             if context.divided and rows.size:
                 rows = rows.rows(np.flatnonzero(chosen[recording.parts_of(rows.position)]))
             seen[reader.sink].append(rows)
         done = remaining
         if cut < recording.tuples:
-            struck = not still_striking(engine, targets, fault)
-            done = _recovered(context, engine, context.golden.marks[cut], remaining) if struck else remaining[:0]
+            striking = still_striking(engine, struck, fault)
+            done = remaining[:0] if striking else _recovered(context, engine, context.golden.marks[cut], remaining)
         if len(done):
             for reader in context.readers:
                 among[reader.sink].append(_golden_rows(context, reader.sink, done, start, cut))
@@ -138,7 +158,7 @@ def replay(context: TrialContext, targets: Sequence[str], fault: Fault) -> dict[
 
 
 def _affected_parts(
-    context: TrialContext, targets: Sequence[str], fault: Fault, start: int, over: int, checks: Sequence[int]
+    context: TrialContext, targets: Ports, fault: Fault, start: int, over: int, checks: Sequence[int]
 ) -> np.ndarray:
     """Parts that the fault can affect: those with tuples in the outage, and those whose keys it put into tuples; all if
     state is lost."""
@@ -155,7 +175,7 @@ def _affected_parts(
 
 
 def _moved(
-    context: TrialContext, targets: Sequence[str], fault: Fault, start: int, checks: Sequence[int], parts: np.ndarray
+    context: TrialContext, targets: Ports, fault: Fault, start: int, checks: Sequence[int], parts: np.ndarray
 ) -> np.ndarray:
     """Hashes of the keys that the fault puts into tuples, from injecting it."""
     engine = context.engine(targets, fault, start)

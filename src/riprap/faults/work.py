@@ -36,6 +36,7 @@ TRIALS = pa.schema(
     [
         ("sink", pa.string()),
         ("target", pa.string()),
+        ("state", pa.string()),  # of the target afterwards; "fail-over": another replica has it
         ("offset", pa.int64()),
         ("end", pa.int64()),  # position at which the target runs again
         ("outage_us", pa.int64()),
@@ -126,7 +127,7 @@ class CampaignJob:
         return -(-self.recording.tuples // self.settings.section)
 
     def outages(self, target: int, offset: int) -> list[Outage]:
-        return outages_of(self.settings, self.profiles[target], target, self.settings.offsets[offset])
+        return outages_of(self.settings, self.recording, self.profiles[target], target, self.settings.offsets[offset])
 
 
 # Preparation ----------------------------------------------------------------------------------------------------------
@@ -138,7 +139,7 @@ def preparations(settings: CampaignSettings) -> list[str]:
 
 def profile_all(job: CampaignJob) -> None:
     """Records the input of each target, which determines whether it can be assessed."""
-    store.save_profiles(job.path, profile_targets(job.graph, job.recording, job.settings.targets))
+    store.save_profiles(job.path, profile_targets(job.graph, job.recording, job.settings))
 
 
 def prepare(job: CampaignJob, what: str) -> None:
@@ -161,12 +162,13 @@ def prepare(job: CampaignJob, what: str) -> None:
 def run_unit(job: CampaignJob, target: int, offset: int) -> pa.RecordBatch:
     """All trials of one target at one offset, as rows of TRIALS."""
     outages = job.outages(target, offset)
-    names = job.settings.targets[target].operators
+    struck = job.settings.targets[target]
+    ports = struck.struck(job.graph)
     differences: dict[tuple[int, int], Mapping[str, Difference]] = {}
     for number, outage in enumerate(outages):
         fault = outage.fault(job.graph, job.recording, job.settings)
         for rep, context in enumerate(job.contexts):
-            differences[number, rep] = replay(context, names, fault)
+            differences[number, rep] = replay(context, ports, fault)
     rows: list[dict[str, object]] = []
     for sink, score in job.scores.items():
         golden = [context.golden.rows[sink] for context in job.contexts]
@@ -187,7 +189,8 @@ def run_unit(job: CampaignJob, target: int, offset: int) -> pa.RecordBatch:
             for number, outage in enumerate(outages):
                 row = part.scored(differences[number, rep][sink]) | {
                     "sink": sink,
-                    "target": job.settings.targets[target].name,
+                    "target": struck.name,
+                    "state": struck.outcome,
                     "offset": outage.offset,
                     "end": outage.end,
                     "outage_us": outage.duration,

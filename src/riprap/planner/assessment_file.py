@@ -8,7 +8,8 @@ A directory with `assessment.json`:
          "failures_per_day": 0.2,
          "impact": [{"outage": "0.5s", "state_age": "0s", "impact": 0.8, "quality": 0.98, "recovery": 2},
                     {"outage": "4s",   "state_age": "0s", "impact": 6.1},
-                    {"outage": "4s",   "state_age": "lost", "impact": 24.1}],
+                    {"outage": "4s",   "state_age": "lost", "impact": 24.1},
+                    {"outage": "0.5s", "state_age": "0s", "impact": 0.1, "lost_at": "outputs"}],
          "cpu": 0.4,                  cores that the operator uses
          "memory": 8000000,           bytes that it uses
          "state": 2000000,            bytes of a checkpoint
@@ -21,8 +22,10 @@ A directory with `assessment.json`:
 "lost": empty). Between rows it is interpolated: linearly in the outage for each age, then linearly in the age.
 Beyond the longest outage or age it is constant. Without rows for lost state, the oldest age is used instead.
 An outage of 0 with current state is no failure: impact 0. `quality` and `recovery` (in sections of the output) of
-the same failure are optional and interpolated in the same way. All settings have defaults; `write_per_core` is
-accepted and ignored. `unassessed` lists the other operators, each with the reason: a plan for a budget restarts them.
+the same failure are optional and interpolated in the same way. `lost_at`: only what the operator would have emitted
+is lost, as when a replica takes over; without such rows a fail-over counts as an outage with current state. All
+settings have defaults; `write_per_core` is accepted and ignored. `unassessed` lists the other operators, each with
+the reason: a plan for a budget restarts them.
 """
 
 from bisect import bisect_left
@@ -56,8 +59,8 @@ class RecoveryTimes:
     replicas: int = 2  # of an HA group
 
 
-# Age of the state (or LOST) → (outage, measured value), outages ascending.
-ByOutage = Mapping[Duration, tuple[tuple[Duration, float], ...]]
+Rows = tuple[tuple[Duration, float], ...]  # outage, measured value; outages ascending
+ByOutage = Mapping[Duration, Rows]  # by age of the state, or LOST
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,13 @@ class OperatorImpact:
     output: float = 0.0  # bytes/s
     quality: ByOutage = field(default_factory=dict)  # score over golden score; empty: unknown
     recovery: ByOutage = field(default_factory=dict)  # sections until the output is correct again; empty: unknown
+    failed_over: Rows = ()  # impact of losing its outputs; empty: unknown
+
+    def failover_impact(self, outage: Duration) -> float:
+        """Quality impact of one fail-over that loses what the operator would have emitted in this time."""
+        if not self.failed_over:
+            return self.quality_impact(outage, Duration(0))
+        return _along(((Duration(0), 0.0), *self.failed_over), outage)
 
     def quality_impact(self, outage: Duration, age: Duration) -> float:
         """Quality impact of one failure with this effective outage and this age of the state."""
@@ -152,6 +162,7 @@ def merged_assessment(parts: Sequence[AssessedApp]) -> AssessedApp:
                 impact={**entry.impact, **known.impact},
                 quality={**entry.quality, **known.quality},
                 recovery={**entry.recovery, **known.recovery},
+                failed_over=known.failed_over or entry.failed_over,
             )
     unknown = {name: reason for name, reason in unassessed.items() if name not in operators}
     return replace(first, operators=operators, unassessed=unknown)
@@ -163,8 +174,14 @@ def _operator(entry: Any, where: str) -> OperatorImpact:
     if not isinstance(rows, list) or not rows:
         raise DataError(f"{where}: impact must list at least one outage with its state age and impact")
     by_age: dict[str, dict[Duration, dict[Duration, float]]] = {"impact": {}, "quality": {}, "recovery": {}}
+    failed_over: dict[Duration, float] = {}
     for row in rows:
-        parts = as_object(row, where, ("outage", "state_age", *by_age))
+        parts = as_object(row, where, ("outage", "state_age", "lost_at", *by_age))
+        if parts.get("lost_at", "inputs") not in ("inputs", "outputs"):
+            raise DataError(f"{where}: lost_at must be inputs or outputs, got {shortened(parts['lost_at'])}")
+        if parts.get("lost_at") == "outputs":
+            failed_over[_duration(parts.get("outage"), where)] = _number(parts.get("impact"), f"{where}: impact")
+            continue
         age = LOST if parts.get("state_age") == "lost" else _duration(parts.get("state_age", "0s"), where)
         outage = _duration(parts.get("outage"), where)
         if outage in by_age["impact"].get(age, {}):
@@ -172,6 +189,8 @@ def _operator(entry: Any, where: str) -> OperatorImpact:
         for metric, values in by_age.items():
             if metric == "impact" or metric in parts:
                 values.setdefault(age, {})[outage] = _number(parts.get(metric), f"{where}: {metric}")
+    if not by_age["impact"]:
+        raise DataError(f"{where}: impact must list at least one outage in which its inputs are lost")
     impact, quality, recovery = (
         {age: tuple(sorted(values.items())) for age, values in metric.items()} for metric in by_age.values()
     )
@@ -179,7 +198,8 @@ def _operator(entry: Any, where: str) -> OperatorImpact:
         _number(table.get(key, 0), f"{where}: {key}") for key in ("cpu", "memory", "state", "output")
     )
     failures = _number(table.get("failures_per_day"), f"{where}: failures_per_day")
-    return OperatorImpact(failures, impact, cpu, memory, state, output, quality, recovery)
+    rows_over = tuple(sorted(failed_over.items()))
+    return OperatorImpact(failures, impact, cpu, memory, state, output, quality, recovery, rows_over)
 
 
 def _settings(entry: Any, where: str) -> RecoveryTimes:

@@ -116,15 +116,33 @@ def evaluate(problem: BudgetProblem, chosen: Mapping[str, Option], backups: froz
     """Computes loss, cost and latency from the definitions."""
     loss, resources = 0.0, Resources()
     late: dict[str, int] = {}
+    over = lost_over(problem, chosen)
     for name in problem.order:
         option, before = chosen[name], problem.upstream[name]
         retained = all(source in backups for source in before)  # the input of a source always is
-        loss += option.loss_replayed if retained else option.loss
+        if name in over and not retained:
+            loss += problem.assessment.operators[name].failures_per_day * over[name]
+        else:
+            loss += option.loss_replayed if retained else option.loss
         resources = resources.plus(option.resources)
         if name in backups:
             resources = resources.plus(backup_resources(problem.assessment, name) or Resources())
         late[name] = option.latency + max((late[u] for u in before if u not in backups), default=0)
     return BudgetPlan(dict(chosen), backups, loss, resources, Duration(max(late.values())))
+
+
+def lost_over(problem: BudgetProblem, chosen: Mapping[str, Option]) -> dict[str, float]:
+    """By replicated operator, the impact of a fail-over of its group: the largest of those at the group's edge."""
+    replicated = [name for name in problem.order if chosen[name].technique == "ha_group"]
+    impact = {}
+    for name in replicated:
+        fed = problem.outside[name]
+        impact[name] = 0.0 if fed and fed <= set(replicated) else chosen[name].failover_impact
+    near = [(a, b) for a, b in problem.edges if a in impact and b in impact]
+    for _ in replicated:  # a path through a group is shorter than it has members
+        for a, b in near:
+            impact[a] = impact[b] = max(impact[a], impact[b])
+    return impact
 
 
 def possible(problem: BudgetProblem, protection: BudgetPlan) -> bool:
@@ -175,12 +193,20 @@ class _Program:
         self.m = {v: len(self.z) + i for i, v in enumerate(self.names)}
         self.late = {v: len(self.z) + len(self.m) + i for i, v in enumerate(self.names)}
         self.share = len(self.z) + 2 * len(self.names)
+        # Of operators that can be replicated: [v feeds only replicas of its group], then the impact of a fail-over of
+        # its group, then the same if v's input is not retained; both as shares of the largest.
+        self.over = [v for v in self.names if any(o.technique == "ha_group" for o in problem.options[v])]
+        self.worst_over = max((o.failover_impact for v in self.over for o in problem.options[v]), default=0.0) or 1.0
+        first = self.share + 1
+        self.inside, self.lost, self.charged = (
+            {v: first + part * len(self.over) + i for i, v in enumerate(self.over)} for part in range(3)
+        )
         self.highs = highspy.Highs()
         self.highs.setOptionValue("output_flag", False)
         self.highs.setOptionValue("threads", 1)
         self.highs.setOptionValue("mip_rel_gap", 0.0)
         self.highs.setOptionValue("mip_abs_gap", 1e-9)
-        count = self.share + 1
+        count = self.share + 1 + 3 * len(self.over)
         high = np.ones(count)
         high[[self.m[v] for v in self.names if backup_resources(problem.assessment, v) is None]] = 0.0
         self.highs.addVars(count, np.zeros(count), high)
@@ -188,6 +214,7 @@ class _Program:
         self.highs.changeColsIntegrality(len(integers), integers, np.full(len(integers), highspy.HighsVarType.kInteger))
         self._choices()
         self._replicas()
+        self._failovers()
         self._resources()
         self._latencies()
         self._objective()
@@ -202,17 +229,38 @@ class _Program:
             for u in self.problem.upstream[v]:  # retained only if every operator that feeds v is a backup
                 self._row(0.0, np.inf, {self.m[u]: 1.0} | {self.z[v, o, 1]: -1.0 for o in span})
 
+    def _replicated(self, v: str, retained: tuple[int, ...] = (0, 1)) -> dict[int, float]:
+        """The terms that add up to 1 if v is replicated."""
+        choices = enumerate(self.problem.options.get(v, []))
+        return {self.z[v, o, r]: 1.0 for o, option in choices if option.technique == "ha_group" for r in retained}
+
+    def _failovers(self) -> None:
+        """The definition of `lost_over`."""
+        for v in self.over:
+            own, fed = self._replicated(v), self.problem.outside[v]
+            others = [self._replicated(w) for w in sorted(fed)]
+            inside = {self.inside[v]: 1.0}
+            for terms in [own, *others] if fed else [{}]:
+                self._row(-np.inf, 0.0, inside | dict.fromkeys(terms, -1.0))
+            if fed:
+                together = inside | {column: -1.0 for terms in [own, *others] for column in terms}
+                self._row(-float(len(fed)), np.inf, together)
+            impact = next(o.failover_impact for o in self.problem.options[v] if o.technique == "ha_group")
+            share = impact / self.worst_over
+            self._row(0.0, np.inf, {self.lost[v]: 1.0, self.inside[v]: share} | dict.fromkeys(own, -share))
+            self._row(
+                -1.0, np.inf,
+                {self.charged[v]: 1.0, self.lost[v]: -1.0} | dict.fromkeys(self._replicated(v, (0,)), -1.0),
+            )  # fmt: skip
+        for a, b in self.problem.edges:
+            if a in self.lost and b in self.lost and a != b:
+                both = self._replicated(a) | self._replicated(b)
+                for v, w in ((a, b), (b, a)):
+                    self._row(-2.0, np.inf, {self.lost[v]: 1.0, self.lost[w]: -1.0} | dict.fromkeys(both, -1.0))
+
     def _replicas(self) -> None:
         """The constraints of `possible`."""
-        replicas = {
-            v: {
-                self.z[v, o, retained]: 1.0
-                for o, option in enumerate(choices)
-                if option.technique == "ha_group"
-                for retained in (0, 1)
-            }
-            for v, choices in self.problem.options.items()
-        }
+        replicas = {v: self._replicated(v) for v in self.problem.options}
         for v, own in replicas.items():
             if v in self.problem.must:
                 self._row(1.0, np.inf, {self.m[v]: 1.0} | own)
@@ -253,8 +301,10 @@ class _Program:
         losses: dict[int, float] = {}
         for v in self.names:
             for o, option in enumerate(self.problem.options[v]):
-                losses[self.z[v, o, 0]] = option.loss
+                losses[self.z[v, o, 0]] = 0.0 if option.technique == "ha_group" else option.loss
                 losses[self.z[v, o, 1]] = option.loss_replayed
+        for v in self.over:
+            losses[self.charged[v]] = self.problem.assessment.operators[v].failures_per_day * self.worst_over
         scale = max(losses.values()) or 1.0
         if self.most_loss is None:
             self.highs.changeColsCost(

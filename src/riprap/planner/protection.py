@@ -6,7 +6,10 @@ A failure of operator v causes an *effective outage*, during which v misses its 
     technique            time until v runs again      age of the state
     restart              restart                      lost
     checkpoint (τ)       restart + reading the state  τ/2 (on average)
-    HA group             fail-over                    current
+    HA group             fail-over, at its outputs    current
+
+When any member of an HA group fails, another replica takes over, and what every member would have sent out of the group
+until then is lost: the impact is the largest of these at the group's edge (`budget.lost_over`).
 
 If all operators that feed v are backups (or v is a source, whose input is always retained), the missed input is
 replayed: the effective outage is 0, and with a checkpoint, or without any state, the failure has no effect. Expected
@@ -48,8 +51,9 @@ class Option:
     interval: Duration | None  # between checkpoints
     resources: Resources
     latency: Duration  # T
-    loss: float  # expected per day if its input is not retained
+    loss: float  # expected per day if its input is not retained; of an HA group, if it is one alone
     loss_replayed: float  # expected per day if its input is retained
+    failover_impact: float = 0.0  # of an HA group: of one fail-over, if others need what it sends
 
     def describe(self) -> str:
         if self.technique == "checkpoint":
@@ -84,9 +88,9 @@ def options(assessment: AssessedApp, operator: str) -> list[Option]:
     replica = measured(assessment, operator, "ha_group")
     if replica is not None:
         replicas = Resources(*((settings.replicas - 1) * part for part in replica))
-        current = Duration(0)
-        failover = settings.failover
-        choices.append(_option(impact, "ha_group", None, replicas, failover, failover, current, current))
+        lost = impact.failover_impact(settings.failover)
+        loss = impact.failures_per_day * lost
+        choices.append(Option("ha_group", None, replicas, settings.failover, loss, 0.0, lost))
     return choices
 
 

@@ -34,6 +34,7 @@ class AssessmentReport:
     settings: CampaignSettings
     placed: Sequence[TargetChoice]
     summaries: Sequence[TargetSummary]
+    checkpointed: Sequence[TargetSummary]  # of operators with state, from a checkpoint
     verdicts: Mapping[str, OperatorAdvice]
     protected: Mapping[str, TargetSummary]  # by operator: under the given plan, or the proposed one
     techniques: Mapping[str, str]  # by operator: its protection under that plan
@@ -139,24 +140,34 @@ def _ranked(summaries: Sequence[TargetSummary]) -> list[TargetSummary]:
 def _table(content: AssessmentReport) -> str:
     several = len(content.settings.scores) > 1
     rows = []
+    saved = {(s.sink, s.target): s for s in content.checkpointed}
     for summary in _ranked(content.summaries):
-        verdict = content.verdicts[summary.target]
+        verdict, kept = content.verdicts[summary.target], saved.get((summary.sink, summary.target))
         rows.append(
             [
                 summary.target,
                 *([summary.sink] if several else []),
                 *_cells(summary.paired),
+                *([f"{kept.paired.R}, {kept.paired.I:.2f}" if kept else "–"] if saved else []),
                 _interval(summary.impact_interval),
                 _in_brackets(summary.unpaired),
                 f"{float(np.mean(summary.decisive.quality)):.2f}",
                 verdict.sentence,
             ]
         )
-    columns = ["operator", *(["sink"] if several else []), "C", "D", "R", "I", "95 % of I", "unpaired", "QS", "verdict"]
+    columns = [
+        "operator",
+        *(["sink"] if several else []),
+        "C",
+        "D",
+        "R",
+        "I",
+        *(["R, I checkpointed"] if saved else []),
+    ]
     first = 2 if several else 1
-    return p.table(
-        columns, rows, numbers=[*range(first, first + 4), first + 6], long=[len(columns) - 1], hot=_hot(content)
-    )
+    numbers = [*range(first, len(columns)), len(columns) + 2]
+    columns += ["95 % of I", "unpaired", "QS", "verdict"]
+    return p.table(columns, rows, numbers=numbers, long=[len(columns) - 1], hot=_hot(content))
 
 
 def _hot(content: AssessmentReport) -> list[int]:

@@ -247,7 +247,7 @@ class _Campaign:
 
 def _affected(trials: pa.Table, path: Path) -> Path:
     """Write the affected parts for the golden runs to a file: shipping them with the tasks would be slow."""
-    found = trials.filter(trials["affected"].is_valid()).select(["sink", "target", "offset", "affected"])
+    found = trials.filter(trials["affected"].is_valid()).select(["sink", "target", "state", "offset", "affected"])
     with files.open_file(path, "wb") as file, pa.ipc.new_file(file, found.schema) as writer:
         writer.write_table(found)
     return path
@@ -303,7 +303,7 @@ def _run_golden(
 def _affected_rows(path: Path, written: int) -> list[dict[str, Any]]:
     table = pa.ipc.open_file(files.mapped(path)).read_all()
     identities = [row.values.to_numpy().view(np.uint64) for row in table["affected"]]
-    keys = table.select(["sink", "target", "offset"]).to_pylist()
+    keys = table.select(["sink", "target", "state", "offset"]).to_pylist()
     return [key | {"affected": part} for key, part in zip(keys, identities, strict=True)]
 
 
@@ -311,10 +311,8 @@ def _read_affected(job: work.CampaignJob, path: Path) -> dict[str, list[np.ndarr
     """The affected parts by sink, in the order of the units."""
     settings = job.settings
     found = {
-        (row["sink"], row["target"], row["offset"]): row["affected"]
+        (row["sink"], row["target"], row["state"], row["offset"]): row["affected"]
         for row in _affected_rows(path, files.status(path).st_mtime_ns)
     }
-    return {
-        sink: [found[sink, settings.targets[t].name, settings.offsets[o]] for t, o in units(settings)]
-        for sink in settings.scores
-    }
+    ordered = [(settings.targets[t], settings.offsets[o]) for t, o in units(settings)]
+    return {sink: [found[sink, t.name, t.outcome, offset] for t, offset in ordered] for sink in settings.scores}

@@ -38,7 +38,7 @@ def command(
         raise UsageError(f"cannot write to {out}: {error.strerror}") from error
     words = " ".join(["riprap", *sys.argv[1:]])
     inputs = input_paths(graph, None, SCALES[scale].tuples, seed)
-    request = AssessRequest(graph, inputs, scale, seed=seed, plan=plan, command=words)
+    request = AssessRequest(graph, inputs, scale, state="kept", seed=seed, plan=plan, command=words)
     settings_of(graph, request)
     if not json:
         ERR.print(
