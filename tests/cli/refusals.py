@@ -3,12 +3,11 @@
 import contextlib
 import io
 import sys
-from dataclasses import asdict
 from subprocess import CompletedProcess
 
 import pytest
 
-from riprap.api.run import RunSettings
+from riprap.api.run_settings import RunSettings
 from riprap.apps.catalogue import load_app
 from riprap.base.errors import MissingPrerequisite
 from riprap.cli.main import main
@@ -36,8 +35,10 @@ def no_spark(monkeypatch, tmp_path):
 def run_settings(plan, parallelism, inputs, rate, seconds) -> dict:
     """What `run.json` has, of a run of bargain-discovery."""
     name = "bargain-discovery"
-    settings = RunSettings(name, load_app(name).fingerprint, plan, "auto", parallelism, inputs, rate, seconds)
-    return {"format": 2, **asdict(settings)}
+    return RunSettings(
+        app=name, graph=load_app(name).fingerprint, plan=plan, parallelism=parallelism, inputs=inputs, rate=rate,
+        seconds=seconds,
+    ).to_json()  # fmt: skip
 
 
 def ran(*arguments: object) -> CompletedProcess:

@@ -12,7 +12,7 @@ import time
 import pytest
 from refusals import CODES, check_sentence, ended, no_spark, run_settings  # noqa: F401
 
-from riprap.api.run import read_settings, resumed_app
+from riprap.api.run_settings import read_settings, resumed_app
 from riprap.apps.catalogue import load_app
 from riprap.base.errors import RiprapError, as_sentence
 from riprap.graph.plan_file import read_plan

@@ -49,10 +49,10 @@ def no_spark(monkeypatch):
 
 def begun(directory, path, taken=5_000):
     """As a run leaves it that was killed after so many rows."""
-    settings = api.RunSettings("", graph().fingerprint, None, "auto", {}, {"In": str(path)}, None, None)
+    settings = api.RunSettings(app="", graph=graph().fingerprint, inputs={"In": str(path)})
     layout = settings.layout(graph())
     directory.mkdir()
-    api._write(directory, settings)
+    api.write_settings(directory, settings)
     api._note_inputs(directory, {"In": api._identity(path)})
     [pe] = layout.hosting("In")
     open_ledger(directory / "ledgers" / quote(pe.id, safe=""), 1, ledger_shape(layout, pe)).sources[
@@ -92,7 +92,7 @@ def test_another_file_is_refused(tmp_path, count, factor, odd):
         resumed(tmp_path / "run")
     assert str(refused.value) == (
         f"the input of source In, {path}, is not what this run has read: {odd}; "
-        "restore the original input, or start another run with another --out"
+        "restore the original input, or start another run with another `out`"
     )
 
 

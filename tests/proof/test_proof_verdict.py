@@ -123,7 +123,7 @@ def test_what_was_altered_is_that_of_the_fault():
     found = results(faults, began, corruptions=done)
     assert [result.altered for result in found] == ["x", "", None]
     assert [result.not_injected for result in found] == [
-        "", "there was nothing in A that could be altered", "the run was over before it; give a longer --for",
+        "", "there was nothing in A that could be altered", "the run was over before it: let it run longer",
     ]  # fmt: skip
     waits = results(faults[:1], began[:1])
     assert waits[0].not_injected.startswith("the run was over before anything arrived")

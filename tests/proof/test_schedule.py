@@ -54,7 +54,7 @@ def test_a_listed_fault_draws_from_all_that_there_is():
 
 
 def test_too_short_for_a_fault():
-    with pytest.raises(UsageError, match="no room for a fault: give --for 8s"):
+    with pytest.raises(UsageError, match="no room for a fault: give `seconds=8`"):
         draw(CHOICES, 5, 1)
 
 

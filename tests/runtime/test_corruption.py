@@ -27,7 +27,7 @@ def layout():
         ("A", "write OPERATOR@TIME"),
         ("@1s", "write OPERATOR@TIME"),
         ("B@1s", "no operator or element is called B"),
-        ("A@soon", "--corrupt 'A@soon'"),
+        ("A@soon", "`corrupt` 'A@soon'"),
         (["A@1s"], "write one text with commas"),
     ],
 )

@@ -130,9 +130,9 @@ def test_lives_agree(tmp_path, source, seed):
 def test_what_cannot_be_is_refused(tmp_path):
     app = App("late")
     app.source("S", "x long", lateness="1s").sink("Out")
-    with pytest.raises(UsageError, match="give --follow too"):
+    with pytest.raises(UsageError, match="give `follow` too"):
         run(app, {}, out=tmp_path / "a", idle="1s")
     with pytest.raises(UsageError, match="source S has a lateness"):
         run(app, {}, out=tmp_path / "a", idle="1s", follow=True)
-    with pytest.raises(UsageError, match="--idle 0s: write the longest time"):
+    with pytest.raises(UsageError, match="`idle=0s`: write the longest time"):
         run(app, {}, out=tmp_path / "a", idle="0s", follow=True)

@@ -126,7 +126,7 @@ def test_who_is_down_is_killed_when_it_is_back(state):
     kills = processes.kills("Aggregator@1s")
     kills.look(1.0, processes.table(), {})
     [missed] = kills.not_injected(1.1)
-    assert missed == {"fault": "--kill Aggregator@1s", "why": "Aggregator had no process"}
+    assert missed == {"fault": "kill Aggregator@1s", "why": "Aggregator had no process"}
     processes.states["Aggregator"] = RUNNING
     kills.look(2.0, processes.table(), {})
     assert processes.killed == [["Aggregator"]]
@@ -153,8 +153,8 @@ def test_what_has_ended_and_what_is_behind_the_end_is_told():
     kills.look(5.0, processes.table(), {})
     assert processes.killed == []
     assert kills.not_injected(5.0) == [
-        {"fault": "--kill Aggregator@1s", "why": "Aggregator had ended"},
-        {"fault": "--kill VWAP@900s", "why": "the run was over after 5.0 s"},
+        {"fault": "kill Aggregator@1s", "why": "Aggregator had ended"},
+        {"fault": "kill VWAP@900s", "why": "the run was over after 5.0 s"},
     ]
 
 
@@ -175,4 +175,4 @@ def test_corruptions_that_did_not_happen_are_told():
         "there was nothing in VWAP that could be altered"
     ]
     told = not_done([(first, "VWAP"), (second, "VWAP")], (third,), done, 5.0)
-    assert {one["fault"] for one in told} == {"--corrupt VWAP@2s", "--corrupt Aggregator@900s"}
+    assert {one["fault"] for one in told} == {"corrupt VWAP@2s", "corrupt Aggregator@900s"}

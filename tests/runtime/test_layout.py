@@ -178,7 +178,7 @@ def test_an_operator_that_is_not_deterministic_is_not_exact():
 
 def test_mistakes_are_refused():
     graph = chain()
-    with pytest.raises(UsageError, match="--fuse some"):
+    with pytest.raises(UsageError, match="`fuse=some`"):
         arrange(graph, "some")
     with pytest.raises(UsageError, match="Sink would run in 2000 shards; at most 1024"):
         arrange(graph, "none", {"Sink": 2000})

@@ -102,7 +102,8 @@ def test_a_killed_element_reads_again_what_came_since_its_checkpoint_and_its_inp
         second = books / str(hosts.running["T"].pid)
         _until(lambda: second.exists() and len(second.read_bytes()) >= 8, coordinator, supply)
         begin = int(np.frombuffer(second.read_bytes()[:8], np.int64)[0])
-        assert 0 < begin == cut.inlets[channel].passed <= had, "it read again what came since, and not the history"
+        # It may have been killed before it reported its newest checkpoint; then it goes back to the one before.
+        assert 0 < begin <= cut.inlets[channel].passed <= had, "it read again what came since, and not the history"
 
         held = min(stream.readers().values())
         stream.trim(before_position=10**12)

@@ -14,7 +14,8 @@ import pytest
 
 from riprap.api.impact import read_request
 from riprap.api.request import AssessRequest
-from riprap.api.run import RunSettings, read_settings, resume, resumed_app
+from riprap.api.run import resume
+from riprap.api.run_settings import RunSettings, read_settings, resumed_app
 from riprap.apps.catalogue import load_app, load_function
 from riprap.base.errors import RiprapError, UsageError
 from riprap.base.processes import safe_path
@@ -155,11 +156,11 @@ def planted(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", CODE)
 def test_a_run_directory_names_no_code(planted, name):
     graph = load_app("bargain-discovery").fingerprint
-    settings = vars(RunSettings(name, graph, None, "auto", {}, {"Source": "m.parquet"}, None, None))
-    (planted / "run.json").write_text(json.dumps({"format": 2, **settings}))
+    settings = RunSettings(app=name, graph=graph, inputs={"Source": "m.parquet"}).to_json()
+    (planted / "run.json").write_text(json.dumps(settings))
     with pytest.raises(RiprapError, match="is damaged: app is"):
         resume(planted)
-    (planted / "run.json").write_text(json.dumps({"format": 2, **settings, "app": ""}))
+    (planted / "run.json").write_text(json.dumps({**settings, "app": ""}))
     with pytest.raises(UsageError, match="code is never loaded from a directory"):
         resumed_app(planted, read_settings(planted), None)
 

@@ -264,7 +264,7 @@ def _warnings(settings: CampaignSettings, summaries: Sequence[TargetSummary]) ->
     if not can_tell(settings.golden, settings.reps):
         warnings.append(
             f"{settings.golden} golden runs and {settings.reps} repetitions are too few to tell whether a score reacts "
-            "to these faults (Kolmogorov–Smirnov, α = 0.05): give more with --golden and --reps."
+            "to these faults (Kolmogorov–Smirnov, α = 0.05): give more with `golden` and `reps`."
         )
     for sink in dict.fromkeys(summary.sink for summary in summaries):
         own = [summary for summary in summaries if summary.sink == sink]

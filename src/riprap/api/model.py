@@ -104,7 +104,7 @@ class Prediction(Tabular):
         notes = ["A tainted tuple may be wrong; how wrong is not modelled."]
         if not self.stability:
             notes.append(
-                "Not calibrated: a loss is assumed to cost the whole state. Use --calibrate to fit it to the input."
+                "Not calibrated: a loss is assumed to cost the whole state. Use `calibrate` to fit it to the input."
             )
         first = next(iter(self.scenarios.values()))
         try:
@@ -195,7 +195,7 @@ def assessed_impact(directory: Path, graph: Graph) -> AssessedImpact:
     """The impacts in an assessment's directory; raises if it is of another app."""
     assessment = read_assessment(directory)
     if assessment.app != graph.name:
-        raise UsageError(f"--against {directory} is an assessment of {assessment.app}, not of {graph.name}")
+        raise UsageError(f"`against={directory}` is an assessment of {assessment.app}, not of {graph.name}")
     kept = all(Duration(0) in operator.impact for operator in assessment.operators.values())
     age = Duration(0) if kept else LOST
     rows = {name: op.impact.get(age) or next(iter(op.impact.values())) for name, op in assessment.operators.items()}

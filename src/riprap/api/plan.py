@@ -76,7 +76,7 @@ def _costs(profile: Path | None, graph: Graph) -> dict[str, OperatorCosts]:
     measure = f"measure it with `riprap profile {graph.name} --costs --out {profile or 'profile.toml'}`"
     if profile is None:
         raise PlanError(
-            f"a budget needs the cost of protecting {graph.name}: {measure}, and give it with --profile profile.toml"
+            f"a budget needs the cost of protecting {graph.name}: {measure}, and give it with `profile=profile.toml`"
         )
     costs = read_costs(profile)
     names = [operator.name for operator in graph]

@@ -20,30 +20,32 @@ from typing import Any
 
 from riprap.api.app_inputs import as_graph
 from riprap.api.predicted_effects import read_assessed, with_effects
-from riprap.api.request import OutputScores, score_functions
-from riprap.api.run import Inputs, RunSettings, bundled, resume, run
+from riprap.api.prove_options import ProveOptions
+from riprap.api.request import score_functions
+from riprap.api.run import Inputs, resume, run
+from riprap.api.run_options import RunOptions
+from riprap.api.run_settings import settings_of
 from riprap.base import files
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.errors import CheckFailed, DataError, MissingPrerequisite, RiprapError, UsageError
+from riprap.base.options import made, takes
 from riprap.base.owner import is_empty, owned
 from riprap.base.processes import safe_path
-from riprap.base.quantities import Duration, show_duration
+from riprap.base.quantities import show_duration
 from riprap.engine.inputs import count_rows
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
-from riprap.graph.plan_file import parse_plan, plan_text
+from riprap.graph.plan_file import parse_plan
 from riprap.planner.topology_files import read_profile, read_recovery
 from riprap.proof.fault_kinds import KINDS
 from riprap.proof.injector import RUN, Injector, read_observations
 from riprap.proof.oracle import difference, expected_rows, found_rows, streams_of
 from riprap.proof.prediction import paces_at, predictions
 from riprap.proof.quality import qualities
-from riprap.proof.schedule import EVERY, GROUP, Choices, ScheduledFault, draw, read_schedule
+from riprap.proof.schedule import GROUP, Choices, ScheduledFault, draw, read_schedule
 from riprap.proof.verdict import Proof, judge, results
 from riprap.report.prove import proof_report
 from riprap.report.replicas import replicas
-from riprap.runtime.fusion import Fuse
-from riprap.runtime.host import Rates
 from riprap.runtime.layout import Layout, Pe
 from riprap.streams import PersistentStream
 from riprap.streams.stream_files import LocalFiles
@@ -57,33 +59,22 @@ _KINDS: dict[str, type[RiprapError]] = {
 Tell = Callable[[Mapping[str, Any], ScheduledFault], None]
 
 
+@takes(ProveOptions)
 def prove(
     app: str | App | Graph,
     inputs: Inputs | Callable[[], Inputs],
     *,
     out: Path | str,
-    plan: Path | str | None = None,
-    seconds: float = 60.0,
-    seed: int = 1,
-    faults: Path | str | None = None,
-    kinds: tuple[str, ...] = (),
-    every: float = EVERY,
-    recovery: Duration | None = None,
-    profile: Path | str | None = None,
-    assessed: Path | str | None = None,
-    osf: OutputScores = (),
-    rate: Rates = None,
-    fuse: Fuse = "none",
-    parallelism: Mapping[str, int] | None = None,
-    master: str | None = None,
     tell: Tell = lambda entry, fault: None,
     warn: Callable[[str], None] = lambda text: None,
     command: str = "",
+    **options: Any,
 ) -> Proof:
     """Run the inputs through the app in about `seconds`, with the faults of a file or drawn from a seed.
 
     Each source is paced so that its input lasts this long, or to a `rate` in tuples a second.
-    `inputs` may be a function that makes them; it is called after all other checks.
+    `inputs` may be a function that makes them; it is called after all other checks. Options are the fields of
+    `riprap.api.prove_options.ProveOptions`.
     `kinds`: the kinds of faults to draw from (default: all that are possible here), one every `every` seconds.
     `recovery`: the bound that every recovery must meet, by default the plan's. `profile`: the output of
     `riprap profile --recovery`, for predictions.
@@ -91,40 +82,43 @@ def prove(
     each fault.
     `osf`: output score functions, as for `assess`; the score of the output is compared with the expected score.
     """
+    asked = made(ProveOptions, options)
+    seconds, recovery, rate = asked.seconds, asked.recovery, asked.rate
     graph = as_graph(app)
     app = app if isinstance(app, str) else graph
     directory = files.real(out)
     if files.exists(directory) and (not files.is_directory(directory) or not is_empty(directory)):
         raise UsageError(f"{out} exists and is not an empty directory: give another one for the proof")
-    settings = RunSettings(
-        bundled(app), graph.fingerprint, plan_text(plan) if plan is not None else None, fuse,
-        dict(parallelism or {}), {}, rate, None,
-    )  # fmt: skip
+    settings = settings_of(
+        app, graph, RunOptions(plan=asked.plan, fuse=asked.fuse, parallelism=asked.parallelism, rate=rate)
+    )
     layout = settings.layout(graph)
     if recovery is None and settings.plan is not None:
-        recovery = parse_plan(settings.plan).recovery
+        recovery = parse_plan(str(settings.plan)).recovery
     if recovery is not None and recovery <= 0:
-        raise UsageError("a recovery bound must be longer than 0s: give one, as in --recovery 2s")
-    times = read_recovery(Path(profile)) if profile is not None else {}
-    speeds = read_profile(Path(profile)) if profile is not None and "caught_up" in times else {}
+        raise UsageError("a recovery bound must be longer than 0s: give one, as in `recovery=2s`")
+    times = read_recovery(Path(asked.profile)) if asked.profile is not None else {}
+    speeds = read_profile(Path(asked.profile)) if asked.profile is not None and "caught_up" in times else {}
     restart = times.get("restart")
     if recovery is not None and restart is not None and recovery <= restart:
         raise UsageError(
             f"a recovery within {show_duration(recovery)} is impossible: by the profile a process needs "
             f"{show_duration(restart)} to restart; give a longer bound"
         )
-    scores = score_functions(layout.graph, osf) if osf else {}
-    assessment = read_assessed(Path(assessed), layout.graph, osf) if assessed is not None else None
-    choices = _choices(layout, kinds, local=master is None or master.startswith("local["))
+    scores = score_functions(layout.graph, asked.osf) if asked.osf else {}
+    assessment = read_assessed(Path(asked.assessed), layout.graph, asked.osf) if asked.assessed is not None else None
+    choices = _choices(layout, asked.kinds, local=asked.master is None or asked.master.startswith("local["))
     schedule = (
-        read_schedule(faults, choices, seconds) if faults is not None else draw(choices, seconds, seed, every=every)
+        read_schedule(asked.faults, choices, seconds)
+        if asked.faults is not None
+        else draw(choices, seconds, asked.seed, every=asked.every)
     )
     paths = {name: Path(path).absolute() for name, path in (inputs() if callable(inputs) else inputs).items()}
     if rate is None:
         rate = {name: max(count_rows(path), 1) / seconds for name, path in paths.items()}
     arguments = {
-        "app": app, "inputs": paths, "plan": plan, "fuse": fuse, "parallelism": dict(parallelism or {}),
-        "rate": rate, "master": master,
+        "app": app, "inputs": paths, "plan": asked.plan, "fuse": asked.fuse, "parallelism": dict(asked.parallelism),
+        "rate": rate, "master": asked.master,
     }  # fmt: skip
     with owned(directory, "proof"):  # removed if Spark does not start
         summary = _run_through(directory, schedule, arguments, tell, warn)
@@ -142,7 +136,7 @@ def prove(
     proof = judge(
         layout.graph, choices.elements,
         results(schedule, read_observations(directory), predicted, summary["corruptions"]), sinks, summary,
-        bound=recovery, seed=seed,
+        bound=recovery, seed=asked.seed,
     )  # fmt: skip
     proof = replace(proof, scores=qualities(scores, expected, {name: rows.rows for name, rows in found.items()}))
     if assessment is not None:
@@ -169,7 +163,7 @@ def _choices(layout: Layout, kinds: tuple[str, ...], *, local: bool) -> Choices:
         if kind not in KINDS:
             raise UsageError(f"fault {kind} is unknown; known: {', '.join(KINDS)}")
         if local and not KINDS[kind].local:
-            raise UsageError(f"{kind}: in local mode the executor is the driver; give a --master with executors")
+            raise UsageError(f"{kind}: in local mode the executor is the driver; give a `master` with executors")
     of_group: dict[str, list[str]] = {}
     for pe in layout.pes:
         if pe.fragment.group:

@@ -26,11 +26,14 @@ from riprap.api.assess import Assessment, run_request
 from riprap.api.model import Prediction, describe_app, protections_of
 from riprap.api.model import model as predict
 from riprap.api.plan import ProtectionForBudget, plan_budget
+from riprap.api.prove_options import ProveOptions
 from riprap.api.recovery_plan import RecoveryPlan, plan_recovery
 from riprap.api.request import SCALES, AssessRequest
 from riprap.api.run import RunResult
+from riprap.api.run_options import ResumeOptions, RunOptions
 from riprap.base import files
 from riprap.base.errors import UsageError
+from riprap.base.options import takes
 from riprap.base.quantities import Duration, parse_duration
 from riprap.base.scratch import scratch
 from riprap.graph.graph import Graph
@@ -121,6 +124,7 @@ def plan(
     return plan_budget(as_graph(app), [Path(path) for path in given], budget, limit, profile=chosen, **options)
 
 
+@takes(RunOptions)
 def run(
     app: AnyApp,
     inputs: AnyInputs = None,
@@ -133,8 +137,8 @@ def run(
 ) -> RunResult:
     """Run an app on Spark until its inputs end, or for some `seconds`; `out`, its directory, must be new or empty.
 
-    Options are those of `riprap.api.run.run`. An input that is a table or DataFrame is written beside the run, so that
-    the run can be resumed.
+    Options are the fields of `riprap.api.run_options.RunOptions`. An input that is a table or DataFrame is written
+    beside the run, so that the run can be resumed.
 
         result = riprap.run("bargain-discovery", out="run", plan="plan.toml", rate=20_000, kill="Aggregator@4s")
         result.sink("Sink").num_rows
@@ -147,12 +151,13 @@ def run(
         )
 
 
+@takes(ResumeOptions)
 def resume(
     directory: Path | str, app: AnyApp | None = None, *, seconds: str | float | timedelta | None = None, **options: Any
 ) -> RunResult:
     """Go on with a run whose driver was killed or interrupted. Your own app must be given again.
 
-    Options are those of `riprap.api.run.resume`.
+    Options are the fields of `riprap.api.run_options.ResumeOptions`.
 
         riprap.resume("run")
     """
@@ -160,6 +165,7 @@ def resume(
     return running.resume(directory, app=app, seconds=limit, **options)
 
 
+@takes(ProveOptions)
 def prove(
     app: AnyApp,
     inputs: AnyInputs = None,
@@ -172,7 +178,7 @@ def prove(
 ) -> Proof:
     """Run an app under its plan, kill things, and check its output and recoveries against what the plan promises.
 
-    Options are those of `riprap.api.prove.prove`.
+    Options are the fields of `riprap.api.prove_options.ProveOptions`.
 
         proof = riprap.prove("bargain-discovery", plan="plan.toml", out="proof", seconds="30s", seed=7)
         proof.holds, proof.broken

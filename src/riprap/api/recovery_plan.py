@@ -94,13 +94,13 @@ def plan_recovery(
     """
     bound = parse_duration(recovery)
     if measured is not None and check is None:
-        raise UsageError("--measured is compared with the prediction of a plan: give the plan with --check plan.toml")
+        raise UsageError("`measured` is compared with the prediction of a plan: give the plan with `check=plan.toml`")
     if previous is not None and algorithm != "exact":
-        raise UsageError("--previous works with --algorithm exact only")
+        raise UsageError("`previous` works with `algorithm=exact` only")
     asked = _asked(target, latency, None if profile is None else Path(profile), average, mtbf, cost)
     overhead = asked.overhead
     if bound <= 0:
-        raise UsageError(f"--recovery {recovery}: a bound must be longer than 0s")
+        raise UsageError(f"`recovery={recovery}`: a bound must be longer than 0s")
     if bound <= overhead:
         raise PlanError(
             f"no plan recovers within {show_duration(bound)}: by the profile a process needs {show_duration(overhead)} "
@@ -152,13 +152,13 @@ def _asked(
     target: str | App | Graph, latency: Times | None, profile: Path | None, average: bool, mtbf: Times | None, cost: str
 ) -> PlanRequest:
     if cost not in COSTS:
-        raise UsageError(f"--cost {cost}: choose one of {known(COSTS, cost)}")
+        raise UsageError(f"`cost={cost}`: choose one of {known(COSTS, cost)}")
     if isinstance(target, str) and target.endswith((".json", ".graphml")):
         if latency or profile or mtbf:
-            raise UsageError("--latency, --mtbf and --profile are for apps: a topology file has T in it")
+            raise UsageError("`latency`, `mtbf` and `profile` are for apps: a topology file has T in it")
         read = read_topology(Path(target), "average" if average else "worst")
         if cost == "bytes" and read.cost is None:
-            raise UsageError(f"{target} has no costs: add one per task, or plan with --cost count")
+            raise UsageError(f"{target} has no costs: add one per task, or plan with `cost=count`")
         return PlanRequest(None, replace(read, cost=None) if cost == "count" else read)
     graph = load_app(target) if isinstance(target, str) else target.build() if isinstance(target, App) else target
     profiles = read_profile(profile) if profile else {}
@@ -172,9 +172,9 @@ def _asked(
     otherwise = latencies.pop("", None)
     for name, value in _times(latency).items():
         if name and name not in graph:
-            raise UsageError(f"--latency {name}: {graph.name} has {known([op.name for op in graph], name)}")
+            raise UsageError(f"`latency={name}`: {graph.name} has {known([op.name for op in graph], name)}")
         if value <= 0:
-            raise UsageError("--latency 0s: give a reprocessing time longer than 0s")
+            raise UsageError("`latency=0s`: give a reprocessing time longer than 0s")
     for name, value in latencies.items():
         profiles[name] = replace(profiles.get(name, TaskProfile()), latency=value)
     usual = _usual(graph, profiles) if otherwise is None else ()
@@ -246,14 +246,14 @@ def _intervals(mtbf: Mapping[str, Duration], graph: Graph, durable: Duration | N
         return {}
     if durable is None:
         raise UsageError(
-            "--mtbf sets an interval if the duration of a checkpoint is known: give the --profile that "
+            "`mtbf` sets an interval if the duration of a checkpoint is known: give the `profile` that "
             "`riprap profile --recovery --out` wrote"
         )
     for name, value in mtbf.items():
         if name and name not in graph:
-            raise UsageError(f"--mtbf {name}: {graph.name} has {known([op.name for op in graph], name)}")
+            raise UsageError(f"`mtbf={name}`: {graph.name} has {known([op.name for op in graph], name)}")
         if value <= 0:
-            raise UsageError(f"--mtbf {name}: give the time between two failures, as in 1d")
+            raise UsageError(f"`mtbf={name}`: give the time between two failures, as in 1d")
     between = {operator.name: mtbf[""] for operator in graph} if "" in mtbf else {}
     between |= {name: value for name, value in mtbf.items() if name}
     own = {operator.name for operator in graph if operator.annotations.checkpoint_every is not None}

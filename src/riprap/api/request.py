@@ -102,7 +102,7 @@ def settings_of(graph: Graph, request: AssessRequest, tuples: int | None = None)
         rates.append("average" if text == "average" else "peak")
     reps = request.reps if request.reps is not None else scale.reps
     if request.errors not in ("absolute", "over"):
-        raise UsageError(f"--errors {request.errors} is unknown; known: absolute, over")
+        raise UsageError(f"`errors={request.errors}` is unknown; known: absolute, over")
     bound = request.jitter if request.jitter is not None else 10
     in_tuples = counts_jitter_in_tuples(graph)
     parse_duration(request.failover)
@@ -161,7 +161,7 @@ def recorded_scores(osf: str | Sequence[str] | Mapping[str, str], directory: Pat
         if _CODE.match(text.rpartition("=")[2]):
             raise UsageError(
                 f"{directory} was assessed with the function {text}, and code is never loaded from a directory: "
-                f"give it again with --osf {text}"
+                f"give it again with `osf={text}`"
             )
     return osf
 
@@ -194,7 +194,7 @@ def _scores_by_sink(graph: Graph, osf: OutputScores) -> dict[str, str | ScoreFun
             name, equals, function = each.partition("=") if isinstance(each, str) else ("", "", each)
             if not equals or name not in names:
                 if len(names) > 1:
-                    raise UsageError(f"--osf {each}: write SINK=FUNCTION; the sinks are {known(names, name)}")
+                    raise UsageError(f"`osf={each}`: write SINK=FUNCTION; the sinks are {known(names, name)}")
                 name, function = names[0], each
             given[name] = function
     for name, function in given.items():

@@ -100,7 +100,7 @@ def load(
         if not holes:
             raise DataError(
                 f"{pe} cannot be restored exactly: all of its remaining checkpoints are damaged ({folder}); "
-                "run again from the start, with another --out"
+                "run again from the start, with another `out`"
             )
         chosen = next((c for c in candidates if not c.lacks_a_blob), None)
     for candidate in candidates:

@@ -23,7 +23,7 @@ Seed = Annotated[int, typer.Option("--seed", help="Without --input: seed of the 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
-def planned_app(name: str, plan: Path | None) -> "Graph":
+def planned_app(name: str, plan: str | Path | None) -> "Graph":
     """The app, with the plan applied if there is one."""
     from riprap.apps.catalogue import load_app
     from riprap.graph.plan_file import read_plan
@@ -60,18 +60,3 @@ def input_paths(graph: "Graph", given: list[str] | None, tuples: int, seed: int)
         ).exists():  # only `run` reads persistent streams, and checks them itself
             check_input(paths[source.name], source)
     return paths
-
-
-def shards_of(text: str) -> dict[str, int]:
-    """Parses `OP=N,…`, the value of `--parallelism`."""
-    from riprap.base.quantities import parse_whole
-
-    shards = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        name, equals, number = part.partition("=")
-        if not equals or not name:
-            raise UsageError(f"--parallelism {part}: write OPERATOR=N with N of 1 or more, as in Aggregator=2")
-        if name in shards:
-            raise UsageError(f"--parallelism: {name} is given twice")
-        shards[name] = parse_whole(number, f"--parallelism {name} =", least=1, most=1024)
-    return shards

@@ -3,19 +3,23 @@
 Numbers are finite and fit into 64 bits. Text is valid UTF-8, or it could not be printed. A malformed Spark master is
 refused before a JVM is started for it. An option with one value is given once: the parser would silently use the last
 one. Commands registered through `Commands` get these checks.
+
+Errors from below name parameters in backticks; here they become flags.
 """
 
 import re
 from math import isfinite
+from shlex import quote
 from typing import Any
 
 import typer
 from typer.core import TyperCommand
 
 from riprap.base.documents import shortened
-from riprap.base.errors import UsageError
+from riprap.base.errors import RiprapError, UsageError
 
 _MOST = 2**63 - 1
+_PARAMETER = re.compile(r"`(\w+)(?:=([^`]*))?`")
 _MASTER = re.compile(
     r"local(\[(\*|[1-9][0-9]{0,4})(, *[1-9][0-9]{0,9})?\])?|local-cluster\[[1-9][0-9]*, *[1-9][0-9]*, *[1-9][0-9]*\]"
     r"|yarn|(spark|k8s|sc|mesos)://\S+"
@@ -36,7 +40,23 @@ class Checked(TyperCommand):
             value = ctx.params.get(parameter.name)
             for single in value if isinstance(value, list | tuple) else (value,):
                 _check(parameter, single)
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        except RiprapError as error:
+            error.args = (self._with_flags(str(error)), *error.args[1:])
+            raise
+
+    def _with_flags(self, sentence: str) -> str:
+        """The sentence with parameters in backticks, `fuse` or `fuse=none`, written as on the command line."""
+        names = {parameter.name: max(parameter.opts, key=len) for parameter in self.params}
+
+        def written(found: re.Match[str]) -> str:
+            name, value = found[1], found[2]
+            if not names.get(name, "").startswith("-"):
+                return found[0]
+            return names[name] if value is None else f"{names[name]} {quote(value)}"
+
+        return _PARAMETER.sub(written, sentence)
 
 
 class Commands(typer.Typer):

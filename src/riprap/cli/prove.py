@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from riprap.cli.app_options import AppName, AsJson, InputPaths, PlanFile, input_paths, planned_app, shards_of
+from riprap.api.prove_options import ProveOptions
+from riprap.cli.app_options import AppName, AsJson, InputPaths, input_paths, planned_app
+from riprap.cli.derived import derived
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -14,59 +16,33 @@ if TYPE_CHECKING:
     from riprap.proof.schedule import ScheduledFault
     from riprap.proof.verdict import FaultResult, Proof
 
+_LEAST = 8  # seconds
+_RATE = 20_000.0  # tuples per second of a generated source
 _SHOWN = 12  # effects of faults in the terminal; the report has all
 
 
+@derived(ProveOptions)
 def command(
     app: AppName,
-    plan: PlanFile = None,
     input: InputPaths = None,
-    duration: Annotated[str, typer.Option("--for", help="How long the input lasts.")] = "60s",
-    rate: Annotated[float, typer.Option(help="Tuples per second of each generated source.", min=1.0)] = 20_000.0,
-    seed: Annotated[int, typer.Option(help="Seed of the faults and of generated data.")] = 1,
-    faults: Annotated[
-        Path | None, typer.Option(help="A schedule of faults (TOML).", show_default="drawn from the seed")
-    ] = None,
-    kinds: Annotated[
-        str, typer.Option(help="Kinds of faults to draw from.", metavar="KIND,…", show_default="all")
-    ] = "",
-    every: Annotated[str, typer.Option(help="Time between drawn faults.")] = "5s",
-    recovery: Annotated[
-        str | None, typer.Option(help="Bound that every recovery must meet.", show_default="the plan's")
-    ] = None,
-    profile: Annotated[
-        Path | None, typer.Option(help="Output of `riprap profile --recovery`, for predictions.")
-    ] = None,
-    assessed: Annotated[
-        Path | None,
-        typer.Option(
-            help="Directory of an assessment: predict the effect of each fault and compare it with the output."
-        ),
-    ] = None,
-    parallelism: Annotated[
-        str, typer.Option(help="Number of shards of operators.", metavar="OP=N,…", show_default="code")
-    ] = "",
-    osf: Annotated[
-        list[str] | None,
-        typer.Option(help="Output score function: sum(gain), module:function; SINK=… for several sinks."),
-    ] = None,
-    fuse: Annotated[str, typer.Option(help="auto, none or all: which operators share a process.")] = "none",
-    master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local, sized for the run")] = None,
     out: Annotated[Path | None, typer.Option(help="Directory of the proof.", show_default="proof-APP")] = None,
     json: AsJson = False,
+    **given: Any,
 ) -> None:
     """Inject faults into a running app and check whether its plan holds."""
     import sys
 
     from riprap.api.prove import prove
     from riprap.base.errors import UsageError
-    from riprap.base.quantities import parse_duration
     from riprap.cli.console import ERR, print_json
 
-    seconds = parse_duration(duration) / 1e6
-    if seconds < 8:
-        raise UsageError(f"--for {duration}: a proof needs 8s or more, to inject a fault and see the recovery")
-    graph = planned_app(app, plan)
+    options = ProveOptions(**given)
+    if options.seconds < _LEAST:
+        raise UsageError(
+            f"`seconds={options.seconds:g}s`: a proof needs {_LEAST}s or more, to inject a fault and see the recovery"
+        )
+    rate = given.pop("rate") or _RATE
+    graph = planned_app(app, options.plan)
     directory = out or Path(f"proof-{graph.name}")
 
     def report(entry: Mapping[str, Any], fault: "ScheduledFault") -> None:
@@ -77,7 +53,7 @@ def command(
 
     def inputs() -> dict[str, Path]:
         """Called after all other checks."""
-        paths = input_paths(graph, input, round(rate * seconds), seed)
+        paths = input_paths(graph, input, round(rate * options.seconds), options.seed)
         if not json:
             ERR.print("starting Spark and the processing elements …")
         return paths
@@ -87,22 +63,10 @@ def command(
             app,
             inputs,
             out=directory,
-            plan=plan,
-            seconds=seconds,
-            seed=seed,
-            faults=faults,
-            kinds=tuple(filter(None, (kind.strip() for kind in kinds.split(",")))),
-            every=parse_duration(every) / 1e6,
-            recovery=parse_duration(recovery) if recovery is not None else None,
-            profile=profile,
-            assessed=assessed,
-            osf=osf or (),
-            fuse=fuse,  # type: ignore[arg-type]
-            parallelism=shards_of(parallelism),
-            master=master,
             tell=report,
             warn=lambda text: ERR.print(text, style="yellow", soft_wrap=True),
             command=" ".join(["riprap", *sys.argv[1:]]),
+            **given,
         )
     except KeyboardInterrupt:
         ERR.print("interrupted")

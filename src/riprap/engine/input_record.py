@@ -32,7 +32,7 @@ from riprap.engine.inputs import input_files, unreadable
 
 NOTED = "inputs.json"
 _READ = "inputs"
-_REMEDY = "restore the original input, or start another run with another --out"
+_REMEDY = "restore the original input, or start another run with another `out`"
 
 Identity = Mapping[str, Any]
 
@@ -151,7 +151,7 @@ def read_noted(directory: Path) -> dict[str, Identity]:
     noted = read_json(path, "the record of the run's inputs in", own=True)
     if not isinstance(noted, dict) or not all(_is_valid(entry) for entry in noted.values()):
         raise DataError(f"{path} is damaged, so the inputs cannot be compared with those of the run: restore it, "
-                        "or start another run with another --out")  # fmt: skip
+                        "or start another run with another `out`")  # fmt: skip
     return noted
 
 
@@ -220,7 +220,7 @@ def _check_bytes(directory: Path, source: str, file: Path) -> None:
             continue
         except OSError as error:
             raise DataError(f"{path}, which records what was read of source {source}, cannot be read "
-                            f"({error.strerror}): restore it, or start another run with another --out"
+                            f"({error.strerror}): restore it, or start another run with another `out`"
                             ) from error  # fmt: skip
         for line in lines:
             try:

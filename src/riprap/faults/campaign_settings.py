@@ -301,20 +301,20 @@ def assessable(
 
 def check_settings(settings: CampaignSettings, tuples: int) -> None:
     """Raises `UsageError` for settings that do not fit a stream of this many tuples."""
-    most = {"--reps": _MOST_RUNS, "--golden": _MOST_RUNS, "--section": _MOST_TUPLES}
-    for option, value in {"--reps": settings.reps, "--golden": settings.golden, "--section": settings.section}.items():
+    most = {"`reps`": _MOST_RUNS, "`golden`": _MOST_RUNS, "`section`": _MOST_TUPLES}
+    for option, value in {"`reps`": settings.reps, "`golden`": settings.golden, "`section`": settings.section}.items():
         if not 1 <= value <= most[option]:
             raise UsageError(f"{option} {value}: expected a number from 1 to {most[option]}")
     if settings.golden < settings.reps:
         raise UsageError(
-            f"--golden {settings.golden} is less than --reps {settings.reps}: repetition k needs golden run k"
+            f"`golden={settings.golden}` is less than `reps={settings.reps}`: repetition k needs golden run k"
         )
     if not 0 < settings.percentile <= 1:
-        raise UsageError(f"--percentile {100 * settings.percentile:g}: expected a number above 0 and up to 100")
+        raise UsageError(f"`percentile={100 * settings.percentile:g}`: expected a number above 0 and up to 100")
     if not settings.offsets or not settings.outages or not settings.rates:
         raise UsageError("a campaign needs at least one offset, one outage and one rate")
     if min(settings.outages) < 1:
-        raise UsageError("--outages 0s: an outage must be longer than 0s")
+        raise UsageError("`outages=0s`: an outage must be longer than 0s")
     if not 0 <= (settings.jitter_tuples or 0) <= _MOST_TUPLES or not 0 <= (settings.jitter_time or 0) <= LONGEST:
         raise UsageError(f"the bound of the jitter must be from 0 to {_MOST_TUPLES} tuples")
     for offset in settings.offsets:
@@ -322,7 +322,7 @@ def check_settings(settings: CampaignSettings, tuples: int) -> None:
             where = "before the stream" if offset < 0 else "beyond the stream"
             raise UsageError(f"offset {format_count(offset)} is {where}, which has {format_count(tuples)} tuples")
     if settings.fault != "loss" and any(target.state != KEPT for target in settings.targets):
-        raise UsageError(f"fault model {settings.fault} does not change state; use --state with loss")
+        raise UsageError(f"fault model {settings.fault} does not change state; leave `state` out")
 
 
 def units(settings: CampaignSettings) -> Iterator[tuple[int, int]]:

@@ -56,10 +56,10 @@ def topology_of(
             latency[operator.name] = reprocessing
     if unknown:
         where = f" and is not in {profiled}" if profiled is not None else ""
-        instead = f"an entry for each in {profiled}" if profiled is not None else "--profile FILE"
+        instead = f"an entry for each in {profiled}" if profiled is not None else "`profile=FILE`"
         raise PlanError(
             f"the time that {', '.join(unknown)} of {graph.name} need to reprocess recent input is unknown{where}: "
-            f"give it with --latency 1s (for all), --latency NAME=1s, {instead}, or a checkpoint interval in the app"
+            f"give it with `latency=1s` (for all), `latency=NAME=1s`, {instead}, or a checkpoint interval in the app"
         )
     edges = list(dict.fromkeys((stream.source, stream.target) for stream in graph.streams))
     feedback = {(stream.source, stream.target) for stream in graph.streams if stream.feedback is not None}

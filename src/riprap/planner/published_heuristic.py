@@ -82,5 +82,5 @@ def refuse_extras(problem: Problem, algorithm: str) -> None:
     if not plain:
         raise UsageError(
             f"the algorithm {algorithm} supports only one bound, equal costs, one failure and no constraints on single "
-            "tasks: use --algorithm exact"
+            "tasks: use `algorithm=exact`"
         )

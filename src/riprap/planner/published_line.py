@@ -15,7 +15,7 @@ def line(problem: Problem) -> Solution:
         if len(rounds.after[task]) > 1 or (len(before) > 1 and rounds.after[task]):
             raise UsageError(
                 f"{problem.topology.name} does not consist of lines, because of {problem.topology.tasks[task]}: "
-                "use --algorithm tree, dag or exact"
+                "use `algorithm=tree`, dag or exact"
             )
     return rounds.run(_farthest, "line")
 

@@ -17,7 +17,7 @@ def tree(problem: Problem) -> Solution:
         if len(after) > 1:
             raise UsageError(
                 f"{problem.topology.name} is not a tree: {problem.topology.tasks[task]} feeds {len(after)} tasks, "
-                "more than 1; use --algorithm dag or exact"
+                "more than 1; use `algorithm=dag` or exact"
             )
     reached = [0] * len(rounds.latency)  # the longest search that has reached a task, including the task
     for task in sorted(rounds.rank, key=rounds.rank.__getitem__):

@@ -27,7 +27,7 @@ OBSERVATIONS = "faults.jsonl"
 RUN = "run"  # the run's directory in that of the proof
 _HAS_STATE = (WorkerState.CATCHING_UP, WorkerState.RUNNING, WorkerState.ENDED)
 _TAKEN = ("began", "not injected")
-_OVER = "the run was over before it; give a longer --for"
+_OVER = "the run was over before it: let it run longer"
 _LOCAL = ("127.0.0.1", "localhost", "::1", "")
 
 
@@ -164,7 +164,7 @@ class Injector:
         """End lasting faults, such as a stopped process, and record faults that were not injected."""
         for number, action, wait, _ in self._under_way:
             if callable(wait):
-                self._miss(number, "the run was over before it was completed; give a longer --for")
+                self._miss(number, "the run was over before it was completed: let it run longer")
             elif wait == 0.0:  # it has ended, and only its result is missing
                 self._start(number, action, 0.0)
             action.close()

@@ -82,12 +82,12 @@ def draw(
 ) -> tuple[ScheduledFault, ...]:
     """Faults every few seconds, none in the first and the last `settle` seconds, so that each can be recovered from."""
     if not every >= 1:
-        raise UsageError(f"--every {every:g}s: write 1s or more, so that elements can recover between faults")
+        raise UsageError(f"`every={every:g}s`: write 1s or more, so that elements can recover between faults")
     kinds = sorted(kind for kind, demand in choices.demands.items() if demand.drawn and choices.of(demand))
     count = int((seconds - 2 * settle) // every) + 1 if seconds >= 2 * settle else 0
     if not kinds or count < 1:
         raise UsageError(
-            f"a proof of {seconds:g} s has no room for a fault: give --for {math.ceil(2 * settle)}s or more"
+            f"a proof of {seconds:g} s has no room for a fault: give `seconds={math.ceil(2 * settle)}` or more"
         )
     draws = generator(seed, "proof")
     faults = []
@@ -126,7 +126,7 @@ def parse_schedule(text: str, choices: Choices, seconds: float = math.inf) -> tu
         if fault.at >= seconds * 1e6:
             raise PlanError(
                 f"fault {number}: at = {show_duration(fault.at)}, and the run lasts "
-                f"{show_duration(round(seconds * 1e6))}: inject it sooner, or give a longer --for"
+                f"{show_duration(round(seconds * 1e6))}: inject it sooner, or give a longer `seconds`"
             )
     return tuple(sorted(faults, key=_at))
 

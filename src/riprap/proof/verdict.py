@@ -254,9 +254,9 @@ def _not_injected(
     if noted:
         return str(noted)
     if not any(e["what"] == "began" and e["fault"] == number for e in observations):
-        return "the run was over before it; give a longer --for"
+        return "the run was over before it: let it run longer"
     if fault.kind.startswith("corrupt") and altered is None:
-        return "the run was over before anything arrived that could be altered; give a longer --for"
+        return "the run was over before anything arrived that could be altered: let it run longer"
     if fault.kind.startswith("corrupt") and not altered:
         return f"there was nothing in {', '.join(fault.targets)} that could be altered"
     return ""

@@ -45,7 +45,7 @@ def refuses(surroundings: Surroundings) -> str:
         if not facts.deterministic:
             return (
                 f"the plan has a recovery bound, so outputs are recomputed, but {name} is not deterministic: "
-                "its output would differ; leave `recovery` out of the plan, or make it deterministic"
+                "its output would differ; leave recovery out of the plan, or make it deterministic"
             )
     return ""
 

@@ -73,6 +73,6 @@ class Placement:
                 who = "copies of operators" if group == COPIES else f"replicas of HA group {group}"
                 sentences.append(
                     f"{who} share an executor, so its loss would be the loss of both: "
-                    f"use a master with an executor for each, for example --master 'local-cluster[2,8,1024]'"
+                    "use a master with an executor for each, for example `master=local-cluster[2,8,1024]`"
                 )
         return sentences

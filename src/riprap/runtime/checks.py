@@ -25,7 +25,7 @@ MOST_SHARDS = 1024  # of one operator
 def check_graph(graph: Graph, fuse: Fuse, protocol: ProtocolSpec, *, virtual: bool) -> None:
     """Raise for graphs that no layout could run."""
     if fuse not in get_args(Fuse):
-        raise UsageError(f"--fuse {fuse}: expected one of {', '.join(get_args(Fuse))}")
+        raise UsageError(f"`fuse={fuse}`: expected one of {', '.join(get_args(Fuse))}")
     for spec in graph:
         if spec.parallelism > MOST_SHARDS:
             raise UsageError(f"{spec.name} would run in {spec.parallelism} shards; at most {MOST_SHARDS} are possible")
@@ -54,8 +54,8 @@ def _check_cycles(graph: Graph, fuse: Fuse, protocol: ProtocolSpec, *, virtual: 
         several = spread(graph, cycle, fuse, bounded=protocol.name == "recompute")
         if several and virtual:
             raise UsageError(
-                f"--virtual: {cycle[0]} is on a cycle over several elements, all of which have to roll back together: "
-                "leave --virtual out, or --fuse none and parallelism"
+                f"`virtual`: {cycle[0]} is on a cycle over several elements, all of which have to roll back together: "
+                "leave `virtual` out, or `fuse=none` and parallelism"
             )
         for name in cycle:
             if graph[name].parallelism > 1 and not several:
@@ -67,7 +67,7 @@ def _check_cycles(graph: Graph, fuse: Fuse, protocol: ProtocolSpec, *, virtual: 
             if several and not graph[name].deterministic and protocol.name != PARTIAL.name:
                 raise UsageError(
                     f"{name} is not deterministic and is on a cycle over several elements, where {protocol.name} could "
-                    "not tell which feedback is still to come: leave --fuse none and parallelism out, or --protocol"
+                    "not tell which feedback is still to come: leave `fuse=none` and parallelism out, or `protocol`"
                 )
         for stream in graph.streams:
             apart = graph[stream.source].annotations.continuous is not None or share_of(graph, stream) is not None
@@ -82,13 +82,13 @@ def _check_replication(graph: Graph, protocol: ProtocolSpec) -> None:
     groups, copies = ha_groups(graph), copies_of(graph)
     if copies > 1 and protocol.name != PARTIAL.name:
         raise UsageError(
-            f"--protocol {protocol.name}: every operator runs in {copies} copies, which need no other protocol; "
-            "leave out the copies, or --protocol"
+            f"`protocol={protocol.name}`: every operator runs in {copies} copies, which need no other protocol; "
+            "leave out the copies, or `protocol`"
         )
     if groups and protocol.name != PARTIAL.name:
         raise UsageError(
-            f"--protocol {protocol.name}: HA group {next(iter(groups)).name} fails over by itself, under partial only; "
-            "leave out the group, or --protocol"
+            f"`protocol={protocol.name}`: HA group {next(iter(groups)).name} fails over by itself, under partial only; "
+            "leave out the group, or `protocol`"
         )
     for cycle in cyclic_parts(graph):
         first = graph[cycle[0]]
@@ -129,7 +129,7 @@ def _check_repeated(graph: Graph, stream: StreamSpec, protocol: ProtocolSpec) ->
             raise UsageError(
                 f"stream {stream.id} is persistent, and {name} is not deterministic: under {protocol.name} all "
                 f"elements roll back together, and the stream would retain rows that {name} does not emit again; use "
-                "--protocol hybrid, or leave its protection out"
+                "`protocol=hybrid`, or leave its protection out"
             )
 
 
@@ -168,7 +168,7 @@ def _check_continuous(layout: "Layout", fragment: "Fragment") -> None:
         for other in (graph[name] for name in fragment.members):
             if other is not spec and any(other.stateful):
                 raise UsageError(
-                    f"{has} and would share its element with {other.name}, which has state too: use --fuse auto"
+                    f"{has} and would share its element with {other.name}, which has state too: use `fuse=auto`"
                 )
             if not other.deterministic:
                 raise UsageError(f"{has}, and {other.name} in its element is not deterministic: give it an interval")
@@ -179,4 +179,4 @@ def _check_continuous(layout: "Layout", fragment: "Fragment") -> None:
                     f"persist() or backup() at {link.stream.source}"
                 )
             if link.source == fragment and link.stream.source != spec.name:
-                raise UsageError(f"{has}, and {link.stream.id} leaves its element upstream of it: use --fuse none")
+                raise UsageError(f"{has}, and {link.stream.id} leaves its element upstream of it: use `fuse=none`")

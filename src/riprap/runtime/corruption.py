@@ -39,18 +39,18 @@ class Corruption(NamedTuple):
 
 def parse_corruptions(text: str | None, layout: Layout, seed: int = 1) -> tuple[Corruption, ...]:
     """In the order of their times. The seed chooses between a tuple and the state, with equal probability."""
-    parts = enumerate(listed(text, "--corrupt"))
+    parts = enumerate(listed(text, "`corrupt`"))
     return tuple(sorted(_corruption(part, layout, derived_seed(seed, f"{n} {part}")) for n, part in parts))
 
 
 def _corruption(part: str, layout: Layout, chance: int) -> Corruption:
-    name, at = parse_timed(part, "--corrupt", "OPERATOR")
+    name, at = parse_timed(part, "`corrupt`", "OPERATOR")
     for pe in layout.pes:
         if pe.id == name:
             return Corruption(at, pe.fragment.name, (pe.id,), "state" if chance & 1 else "tuple", chance >> 1, part)
     names = [spec.name for spec in layout.graph.operators]
     if name not in names:
-        raise UsageError(f"--corrupt {part!r}: no operator or element is called {name}; there are {known(names, name)}")
+        raise UsageError(f"`corrupt={part}`: no operator or element is called {name}; there are {known(names, name)}")
     pes = tuple(pe.id for pe in layout.hosting(name))
     return Corruption(at, name, pes, "state" if chance & 1 else "tuple", chance >> 1, part)
 
@@ -111,4 +111,4 @@ def not_done(
         lines.remove(line)
         if line["column"] is None:
             failed.append((fault, f"there was nothing in {pe} that could be altered"))
-    return [{"fault": f"--corrupt {fault.text}", "why": why} for fault, why in failed]
+    return [{"fault": f"corrupt {fault.text}", "why": why} for fault, why in failed]

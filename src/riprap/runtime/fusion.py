@@ -157,7 +157,7 @@ def _check_acyclic(graph: Graph, group: Mapping[str, set[str]], fuse: Fuse, apar
         left, right = id(group[stream.source]), id(group[stream.target])
         if left == right and fuse == "all" and stream.id in apart:
             raise UsageError(
-                f"--fuse all: stream {stream.id} is persistent and would be inside a fragment; use --fuse auto"
+                f"`fuse=all`: stream {stream.id} is persistent and would be inside a fragment; use `fuse=auto`"
             )
         if left != right and stream.feedback is None:
             after.setdefault(left, set()).add(right)
@@ -174,7 +174,7 @@ def _check_acyclic(graph: Graph, group: Mapping[str, set[str]], fuse: Fuse, apar
         return acyclic
 
     if not all(visit(id(members)) for members in group.values()):
-        raise UsageError(f"--fuse {fuse}: the fragments would wait for each other in a cycle; use --fuse auto")
+        raise UsageError(f"`fuse={fuse}`: the fragments would wait for each other in a cycle; use `fuse=auto`")
 
 
 def _ordered(graph: Graph, groups: Iterable[set[str]]) -> list[tuple[str, ...]]:

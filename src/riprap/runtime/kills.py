@@ -42,7 +42,7 @@ def signal_to(pid: int, number: int) -> bool:
 
 def parse_kills(text: str | None, layout: Layout) -> tuple[Kill, ...]:
     """In the order of their times."""
-    return tuple(sorted(_kill(part, layout) for part in listed(text, "--kill")))
+    return tuple(sorted(_kill(part, layout) for part in listed(text, "`kill`")))
 
 
 def listed(text: object, option: str) -> list[str]:
@@ -64,7 +64,7 @@ def parse_timed(part: str, option: str, what: str) -> tuple[str, Duration]:
 
 
 def _kill(part: str, layout: Layout) -> Kill:
-    name, at = parse_timed(part, "--kill", "WHAT")
+    name, at = parse_timed(part, "`kill`", "WHAT")
     if name == "executor":
         return Kill(at, "executor", text=part)
     if name == "driver":
@@ -75,7 +75,7 @@ def _kill(part: str, layout: Layout) -> Kill:
         hosting = [pe.id for pe in layout.hosting(name)]
     if not hosting:
         choices = [*(op.name for op in layout.graph.operators), "executor", "driver"]
-        raise UsageError(f"--kill {part!r}: no operator or element is called {name}; there are {known(choices, name)}")
+        raise UsageError(f"`kill={part}`: no operator or element is called {name}; there are {known(choices, name)}")
     replicated = name not in ids and any(pe.fragment.replicas > 1 for pe in layout.hosting(name))
     return Kill(at, "pe", tuple(hosting), active=replicated, text=part)
 
@@ -135,7 +135,7 @@ class Kills:
         """Kills that had not succeeded when the run was over, after `ran` seconds, and why."""
         over = f"the run was over after {ran:.1f} s"
         return [
-            {"fault": f"--kill {kill.text}", "why": self._why.get(number, over)}
+            {"fault": f"kill {kill.text}", "why": self._why.get(number, over)}
             for number, kill in enumerate(self._kills)
             if number not in self._done
         ]

@@ -133,7 +133,7 @@ class LogSender:
             raise DataError(
                 f"the log of channel {self._channel} ends before item {self.next} and its producer resumes at "
                 f"{message.number}: the machine crashed and lost its end; run again from the start, "
-                "or with --stability group"
+                "or with `stability=group`"
             )
         if message.batch is not None and repeated < message.items:
             key = self._news(message.watermark)

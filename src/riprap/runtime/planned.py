@@ -57,19 +57,19 @@ def _protocol(
     if plan.recovery is not None:
         if name not in ("partial", "recompute"):
             raise UsageError(
-                f"the plan has a recovery bound, which is met by recomputing, and --protocol is {name}: leave "
-                "--protocol out, or `recovery` in the plan"
+                f"the plan has a recovery bound, which is met by recomputing, and `protocol` is {name}: leave "
+                "`protocol` out, or recovery in the plan"
             )
         replicated = [op.name for op in graph if op.annotations.ha_group or op.annotations.copies > 1]
         if replicated:
             raise UsageError(
                 f"the plan has a recovery bound, which is met by recomputing, and {replicated[0]} runs in "
-                "replicas that fail over: leave out the replicas, or `recovery` in the plan"
+                "replicas that fail over: leave out the replicas, or recovery in the plan"
             )
         name = "recompute"
     if plan.protocol is not None:
         if name not in ("partial", plan.protocol):
-            raise UsageError(f"the plan specifies protocol = {plan.protocol!r} and --protocol is {name}: leave one out")
+            raise UsageError(f"the plan specifies protocol = {plan.protocol!r} and `protocol` is {name}: leave one out")
         name, sinks = plan.protocol, sinks or plan.sinks
         if interval is None and plan.interval is not None:
             interval = format_duration(plan.interval)

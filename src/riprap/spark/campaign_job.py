@@ -165,7 +165,7 @@ def _claim(path: Path, graph: Graph, settings: CampaignSettings, inputs: Mapping
             known = None
         if not isinstance(known, dict) or known.get("identity") != identity:
             raise UsageError(
-                f"{path} holds a different campaign: give another directory with --out, or remove this one"
+                f"{path} holds a different campaign: give another directory with `out`, or remove this one"
             )
         before = known.get("inputs")
         if before != digests:
@@ -173,11 +173,11 @@ def _claim(path: Path, graph: Graph, settings: CampaignSettings, inputs: Mapping
             changed = [f"{inputs[name]} ({name})" for name in digests if before.get(name) != digests[name]]
             raise UsageError(
                 f"{path} holds a campaign over other data: {', '.join(changed) or 'its input'} has changed since; "
-                "give another directory with --out, or remove this one"
+                "give another directory with `out`, or remove this one"
             )
         return f"{identity} {digests}"
     if not is_empty(path):
-        raise UsageError(f"{path} is not empty and holds no campaign: give an empty or a new directory with --out")
+        raise UsageError(f"{path} is not empty and holds no campaign: give an empty or a new directory with `out`")
     work_file = about.with_suffix(".part")
     files.write_text(work_file, json.dumps({"identity": identity, "inputs": digests, **described}, indent=2))
     files.rename(work_file, about)

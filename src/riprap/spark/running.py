@@ -220,7 +220,7 @@ class _Driver:
         """Kill a process of this machine, and with it these elements; whether it existed."""
         for status in victims:
             if status.host != self._address:  # the process id means nothing here
-                raise UsageError(f"--kill: {status.pe} runs on {status.host}, and only processes here can be killed")
+                raise UsageError(f"`kill`: {status.pe} runs on {status.host}, and only processes here can be killed")
         at, wall = self._clock.monotonic(), self._clock.now()
         if not signal_to(pid, signal.SIGKILL):
             return False

@@ -82,7 +82,7 @@ def _build(master: str, conf: dict[str, str]) -> SparkSession:
             advice = (
                 "run `riprap doctor` to see what is missing"
                 if local
-                else "check that a cluster is reachable there, or leave out --master"
+                else "check that a cluster is reachable there, or leave out `master`"
             )
             raise MissingPrerequisite(f"Spark did not start on {master} ({_first_line(error)}): {advice}") from error
 

@@ -38,7 +38,7 @@ def check_hosting(spark: SparkSession, elements: int, clock: Clock) -> tuple[str
     if not hasattr(spark, "_jsc"):
         raise UsageError(
             "a Spark Connect session cannot host processing elements, which need the driver's SparkContext: "
-            "pass a classic session, or a cluster's URL as --master"
+            "pass a classic session, or a cluster's URL as `master`"
         )
     _check_failure_limit(spark)
     if _setting(spark, "spark.speculation", "false") == "true":
@@ -56,8 +56,8 @@ def check_executor_kill(spark: SparkSession) -> None:
     """Raise if killing an executor would kill the driver."""
     if is_local(spark):
         raise UsageError(
-            f"executor@ in --kill: on master {spark.sparkContext.master} the executor is the driver; "
-            "use driver@, or a cluster, for example --master 'local-cluster[2,4,1024]'"
+            f"executor@ in `kill`: on master {spark.sparkContext.master} the executor is the driver; "
+            "use driver@, or a cluster, for example `master=local-cluster[2,4,1024]`"
         )
 
 
@@ -79,7 +79,7 @@ def _check_failure_limit(spark: SparkSession) -> None:
     if limit >= FEWEST_FAILURES:
         return
     remedy = (
-        f"use master local[SLOTS,{FAILURES}], or leave out --master"
+        f"use master local[SLOTS,{FAILURES}], or leave out `master`"
         if is_local(spark)
         else f"start it with spark.task.maxFailures={FAILURES}"
     )
@@ -126,13 +126,13 @@ def _vacated_slots(spark: SparkSession, elements: int, clock: Clock, slots: Slot
 def _too_few(spark: SparkSession, slots: Slots, elements: int, local: bool) -> str:
     if local:
         where = ""
-        remedy = f"use master local[{elements + slots.busy},{FAILURES}], or give neither a session nor --master"
+        remedy = f"use master local[{elements + slots.busy},{FAILURES}], or give neither a session nor `master`"
     else:
         where = f" on {len(slots.executors)} executors"
         remedy = "add workers or cores (spark.executor.instances, spark.executor.cores, spark.cores.max)"
     return (
         f"{elements} processing elements need as many task slots at once, and {spark.sparkContext.master} has "
-        f"{slots.free} free of {sum(slots.executors)}{where}: {remedy}, or fuse operators with --fuse auto or all"
+        f"{slots.free} free of {sum(slots.executors)}{where}: {remedy}, or fuse operators with `fuse=auto` or all"
     )
 
 

@@ -408,7 +408,7 @@ def read_ledger(directory: Path, shape: LedgerShape, below: int | None = None) -
     ledger = _decoded(data, shape)
     if ledger is None:
         raise DataError(
-            f"{paths[-1]} is the ledger of another layout: resume with the plan, --fuse and --parallelism as before"
+            f"{paths[-1]} is the ledger of another layout: resume with the plan, `fuse` and `parallelism` as before"
         )
     return ledger
 
