@@ -60,6 +60,17 @@ def request(inputs, **options):
     return AssessRequest(activity(), inputs, **asked | {"osf": {"All": "sum(total)"}, "reassess": False} | options)
 
 
+def test_a_campaign_that_is_refused_does_not_stop_the_next(inputs, spark, tmp_path):
+    out = tmp_path / "out"
+    for options, told in [
+        ({"outages": ["9s"], "offsets": [0.99]}, "no operator can be assessed"),
+        ({"reps": 3}, "--golden 2 is less"),
+    ]:
+        with pytest.raises(UsageError, match=told):
+            run_request(request(inputs, **options), out, spark=spark)
+    assert run_request(request(inputs), out, spark=spark).result.trials.num_rows
+
+
 def test_operators_that_cannot_be_assessed_are_told_first_and_left_out(inputs, spark, tmp_path):
     app = App("some")
     left, right = app.source("Left", SCHEMA), app.source("Right", SCHEMA)

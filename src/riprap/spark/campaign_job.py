@@ -30,7 +30,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from riprap.base import files
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import UsageError
-from riprap.base.owner import is_empty, owned
+from riprap.base.owner import OWNER, is_empty, owned
 from riprap.engine.compiling import ROWS
 from riprap.engine.identity import content_digest
 from riprap.engine.inputs import file_schema, read_file
@@ -50,6 +50,7 @@ from riprap.spark.session import session
 Tell = Callable[[str, int, int], None]  # the wave, tasks done, tasks in total
 Warn = Callable[[str], None]
 _PER_SLOT = 8  # tasks of a wave per slot, so that a long one does not leave the other slots idle
+_WAVES = "waves"
 _PREPARED = pa.schema([("what", pa.string())])
 
 
@@ -93,7 +94,16 @@ def run_campaign(
     for file in inputs.values():
         file_schema(file)  # report a missing or invalid file before anything is written
     with owned(path, "campaign"):
-        return _run(graph, settings, inputs, path, functions or {}, recorded, session(spark), tell, warn, clock, begun)
+        new = is_empty(path)
+        try:
+            return _run(
+                graph, settings, inputs, path, functions or {}, recorded, session(spark), tell, warn, clock, begun
+            )
+        except UsageError:
+            if new and not files.exists(path / _WAVES / "prepare"):  # refused: nothing here may block the next attempt
+                for name in set(files.names(path)) - {OWNER}:
+                    files.remove_tree(path / name)
+            raise
 
 
 def _run(
@@ -111,7 +121,7 @@ def _run(
     if recording.tuples > ROWS:  # so that tasks need not compile it
         golden_engine(graph, settings.jitter(0)).compile_first()
     requested = work.CampaignJob(graph, settings, path / "shared", recorded, identity, functions)
-    campaign = _Campaign(spark, path / "waves", tell)
+    campaign = _Campaign(spark, path / _WAVES, tell)
     campaign.profile(requested)
     chosen, unassessable = assessable(graph, recording, settings, requested.profiles)
     for name, reason in unassessable.items():
@@ -135,12 +145,12 @@ def _run(
 
 def trials_frame(result: CampaignResult, spark: SparkSession | None = None) -> DataFrame:
     """All trials as a DataFrame, without the columns that only the summary needs."""
-    frame = session(spark).read.parquet(*map(str, sorted((result.path / "waves").glob("trials-*"))))
+    frame = session(spark).read.parquet(*map(str, sorted((result.path / _WAVES).glob("trials-*"))))
     return frame.drop("affected")
 
 
 def golden_frame(result: CampaignResult, spark: SparkSession | None = None) -> DataFrame:
-    return session(spark).read.parquet(str(result.path / "waves" / "golden"))
+    return session(spark).read.parquet(str(result.path / _WAVES / "golden"))
 
 
 def rows_frame(rows: pa.Table, spark: SparkSession | None = None) -> DataFrame:
