@@ -85,6 +85,35 @@ def _outer(random, pick, name):
     ]  # fmt: skip
 
 
+def _distinct(random, pick, name):
+    return [pick().drop_duplicates("k", "x", within=random.choice([None, "3ms"]), name=name)]
+
+
+def _at_expiry(random, pick, name):
+    left, right = pick(), pick().rename({"x": "y", "id": "other"}, name=f"{name}r")
+    how = random.choice(["left", "right", "full", "left_semi", "left_anti"])
+    other = "id" if "semi" in how or "anti" in how else "coalesce(other, -2) AS id"
+    return [
+        left.join(right, on="k", left_window=time("2ms"), right_window=time("1ms"), how=how, unmatched="expiry",
+                  select=["k", "coalesce(x, -1) AS x", other], name=name)
+    ]  # fmt: skip
+
+
+def _with_table(random, pick, name):
+    stream = pick()
+    rows = pa.table({"k": ["a", "b", "b", None], "more": [10, 20, 30, 40]})
+    table = stream.app.table(rows.slice(random.choice([0, 2])), name=f"T{name}")
+    return [
+        stream.join_table(table, on="k", how=random.choice(["inner", "left"]),
+                          select=["k", "coalesce(more, x) AS x", "id"], name=name)
+    ]  # fmt: skip
+
+
+def _chained(random, pick, name):
+    counted = pick().aggregate("count(*) AS x", "max(id) AS id", window=tumbling("1ms"), by="k", name=f"{name}a")
+    return [counted.window_time(name=name)]
+
+
 FURTHER = {
     "scan": _scan,
     "delay": lambda random, pick, name: [pick().delay(random.choice(["200us", "7ms"]), name=name)],
@@ -99,9 +128,18 @@ FURTHER = {
 EVERY = {**BUILD, **FURTHER, "user": lambda random, pick, name: list(pick().apply(Running, name=name))}
 
 
-def random_app(seed: int) -> Graph:
+RELATIONAL = {
+    "distinct": _distinct,
+    "at expiry": _at_expiry,
+    "table": _with_table,
+    "chained": _chained,
+    **{name: BUILD[name] for name in ("filter", "aggregate", "union")},
+}
+
+
+def random_app(seed: int, kinds: dict | None = None) -> Graph:
     """Up to three sources and five operators."""
-    return any_app(Random(f"app {seed}"), EVERY, sources=3, operators=5)
+    return any_app(Random(f"app {seed}"), kinds or EVERY, sources=3, operators=5)
 
 
 def random_inputs(graph: Graph, seed: int, folder: Path, most: int = 900) -> dict[str, Path]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.random_apps import random_app, random_inputs
+from tests.random_apps import RELATIONAL, random_app, random_inputs
 from tests.simulation.shares import soak
 
 from riprap.api.request import AssessRequest, settings_of
@@ -19,8 +19,8 @@ from riprap.faults.models import KINDS
 from riprap.faults.recording import record
 
 
-def run_through(seed: int, folder: Path) -> None:
-    graph = random_app(seed)
+def run_through(seed: int, folder: Path, kinds: dict | None = None) -> None:
+    graph = random_app(seed, kinds)
     paths = random_inputs(graph, seed, folder)
     kind = ("loss", "loss", *KINDS)[seed % (len(KINDS) + 2)]
     if kind == "reorder" and all(spec.inputs < 2 for spec in graph):
@@ -51,6 +51,11 @@ def run_through(seed: int, folder: Path) -> None:
 @pytest.mark.parametrize("seed", [*range(5), 174])  # 174: a reorder that would reach a join behind a join
 def test_a_campaign(seed, tmp_path):
     run_through(seed, tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_campaign_over_relational_operators(seed, tmp_path):
+    run_through(seed, tmp_path, RELATIONAL)
 
 
 @pytest.mark.soak

@@ -58,6 +58,30 @@ def joined(how, windows, on):
     return build
 
 
+def joined_at_expiry(how, on):
+    def build(left, right):
+        other = right.rename({name: f"{name}2" for name in "dflisbtkn"}, name="Other")
+        pairs = [(name, f"{name}2") for name in on]
+        sizes = {"left_window": time("1ms"), "right_window": time("2s")}
+        return left.join(other, on=pairs, **sizes, how=how, unmatched="expiry", name="O")
+
+    return build
+
+
+def joined_to_table(how, on):
+    def build(left, right):
+        schema = pa.schema([(f"{field.name}2", field.type) for field in left.schema])
+        columns = [edges(field.type) for field in schema]
+        rows = [column.take(pa.array([*range(4), None, 0], pa.int32())) for column in columns[:5]]
+        rows += [column.take(pa.array([0, 1, 1, 0, None, 0], pa.int32())) for column in columns[5:]]
+        table = left.app.table(pa.Table.from_arrays(rows, schema=schema), name="T")
+        return left.join_table(table, on=[(name, f"{name}2") for name in on], how=how, name="O")
+
+    return build
+
+
+AT_EXPIRY = {"left": "s", "right": "d", "full": "kb", "left_semi": "f", "left_anti": "l"}
+TABLES = {"inner": "d", "left": "sb", "left_semi": "f", "left_anti": ""}
 OPERATORS = {
     **{
         f"aggregate {calls}, {window}, {by}": aggregated(calls, window, by)
@@ -69,6 +93,10 @@ OPERATORS = {
     "full join on a float": joined("full", (count(3), count(2)), "f"),
     "right join on two": joined("right", (count(3), time("1ms")), "kb"),
     "inner join on a long": joined("inner", (count(3), count(2)), "l"),
+    **{f"{how} join at expiry": joined_at_expiry(how, on) for how, on in AT_EXPIRY.items()},
+    **{f"{how} join with a table": joined_to_table(how, on) for how, on in TABLES.items()},
+    "first of a float": lambda left, right: left.drop_duplicates("f", within="1s", name="O"),
+    "first of two": lambda left, right: left.drop_duplicates("d", "t", name="O"),
     **{
         f"sort by {by}": lambda left, right, by=by, window=window: left.sort(*by, window=window, name="O")
         for by, window in {

@@ -10,11 +10,10 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from riprap.graph.specs import Aggregate, Join, Scan
+from riprap.graph.specs import Aggregate, DropDuplicates, Join, Scan
 from riprap.operators.contract import Operator
 from riprap.operators.flipping import corrupted, corruptible
 from riprap.operators.groups import GroupTable
-from riprap.operators.row_store import STAMP
 from riprap.operators.strings import StringPool
 from riprap.operators.windowed import WindowedOperator
 
@@ -38,8 +37,7 @@ def corrupt_state(operator: Operator, port: int, arriving: pa.RecordBatch, chanc
         return False
     table, row = candidates[chance % len(candidates)]
     rows = state.tables[table]
-    names = [name for name in corruptible(rows.schema) if name != STAMP]
-    wrong, altered = corrupted(rows, int(row), names, chance // len(candidates))
+    wrong, altered = corrupted(rows, int(row), corruptible(rows.schema), chance // len(candidates))
     if altered is None:
         return False
     version = operator.version
@@ -54,7 +52,7 @@ def _group(operator: Operator, port: int, arriving: pa.RecordBatch) -> int | Non
         return None
     spec = operator.setting.spec
     names: tuple[str, ...] = ()
-    if isinstance(spec, Aggregate | Scan):
+    if isinstance(spec, Aggregate | DropDuplicates | Scan):
         names = spec.by
     elif isinstance(spec, Join):
         names = tuple(pair[port] for pair in spec.on)

@@ -13,7 +13,7 @@ from riprap.faults.models import FaultKind
 from riprap.graph.graph import Graph
 from riprap.graph.order_keys import overlapping
 from riprap.graph.partitioning import key_partitioning, lineage_of
-from riprap.graph.specs import Aggregate, Delay, Join, OperatorSpec, Punctor, Scan, Source
+from riprap.graph.specs import Aggregate, Delay, DropDuplicates, Join, OperatorSpec, Punctor, Scan, Source
 from riprap.graph.windows import Count, Zero
 
 
@@ -72,6 +72,8 @@ def _by_key_alone(spec: OperatorSpec) -> bool:
         return isinstance(spec.window, Count) and isinstance(spec.every, Count)
     if isinstance(spec, Scan):
         return True
+    if isinstance(spec, DropDuplicates):
+        return spec.within is None
     return (
         isinstance(spec, Join)
         and spec.how == "inner"

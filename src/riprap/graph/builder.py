@@ -17,21 +17,22 @@ from typing import Any, get_args
 
 import pyarrow as pa
 
-from riprap.base.errors import ExpressionError, GraphError, known
+from riprap.base.errors import GraphError, known
 from riprap.base.quantities import Duration, parse_duration
-from riprap.expressions import Expression, parse, parse_named
-from riprap.graph.aggregates import AggregateCall, parse_call
-from riprap.graph.annotations import Annotations, combined
+from riprap.expressions import Expression, parse
+from riprap.graph.aggregates import AggregateCall
+from riprap.graph.annotations import Annotations
+from riprap.graph.builder_text import Protect, annotations_of, parse_aggregate, parse_column, parse_expression
 from riprap.graph.graph import Graph, Lateness, Partitioning, StreamSpec
 from riprap.graph.ha_groups import copied
 from riprap.graph.mapping import routes_of
+from riprap.graph.relational_builder import RelationalMethods
 from riprap.graph.spec_scan import StateVariable
 from riprap.graph.specs import (
     Aggregate,
     Barrier,
     Delay,
     Functor,
-    Join,
     OperatorSpec,
     Punctor,
     Scan,
@@ -42,10 +43,9 @@ from riprap.graph.specs import (
     Union,
     UserDefined,
 )
+from riprap.graph.static_table import StaticTable, TableLike
 from riprap.graph.types import SchemaLike, is_key, schema_of
 from riprap.graph.windows import Count, Sliding, Window, unbounded
-
-Protect = Annotations | Sequence[Annotations]
 
 
 class App:
@@ -54,7 +54,7 @@ class App:
     def __init__(self, name: str, *, protect: Protect = ()) -> None:
         """`protect`: protection of the whole app; only `full_replication(n)`."""
         self.name = name
-        self._protection = _annotations(protect)
+        self._protection = annotations_of(protect)
         if replace(self._protection, copies=1) != Annotations():
             raise GraphError(
                 f"app {name}: only full_replication() protects a whole app; give other annotations to operators"
@@ -62,6 +62,7 @@ class App:
         self._operators: list[OperatorSpec] = []
         self._streams: list[StreamSpec] = []
         self._schemas: dict[str, tuple[pa.Schema, ...]] = {}
+        self._tables: list[StaticTable] = []
         self._open_loops: dict[str, list[tuple[str, int]]] = {}  # feedback name → ports that wait for it
         self._loop_schemas: dict[str, pa.Schema] = {}
         self._loop_delays: dict[str, Duration] = {}
@@ -89,10 +90,21 @@ class App:
             rank=rank,
             time=time,
             lateness=None if lateness is None else parse_duration(lateness),
-            annotations=_annotations(protect),
+            annotations=annotations_of(protect),
             parallelism=parallelism,
         )
         return self._add(spec, ())[0]
+
+    def table(self, source: TableLike, schema: SchemaLike | None = None, *, name: str) -> StaticTable:
+        """Static rows for `stream.join_table`: a Parquet file, a directory of them, or Arrow data. No fault targets it.
+
+        `schema` chooses columns and their types; without it the table has the columns of its source.
+        """
+        if any(table.name == name for table in self._tables):
+            raise GraphError(f"two tables are called {name}; names have to be unique in app {self.name}")
+        table = StaticTable(name, source, schema)
+        self._tables.append(table)
+        return table
 
     def feedback(self, name: str, schema: SchemaLike, *, delay: str) -> "Stream":
         """A stream that closes a cycle: read it like an input, connect it later with `stream.feed(name)`.
@@ -155,7 +167,7 @@ class App:
 
 
 @dataclass(frozen=True)
-class Stream:
+class Stream(RelationalMethods):
     """An output port of an operator. Each method adds a downstream operator and returns its output."""
 
     app: App
@@ -176,7 +188,7 @@ class Stream:
 
     def filter(self, condition: str, *, name: str, protect: Protect = (), parallelism: int = 1) -> "Stream":
         """Tuples for which `condition` is true."""
-        return self._functor(name, protect, parallelism, predicate=_parse(name, condition))
+        return self._functor(name, protect, parallelism, predicate=parse_expression(name, condition))
 
     where = filter
 
@@ -188,13 +200,13 @@ class Stream:
             name,
             protect,
             parallelism,
-            predicate=_parse(name, where) if where is not None else None,
-            projections=tuple(_parse_named(name, column) for column in columns),
+            predicate=parse_expression(name, where) if where is not None else None,
+            projections=tuple(parse_column(name, column) for column in columns),
         )
 
     def map(self, *columns: str, name: str, protect: Protect = (), parallelism: int = 1) -> "Stream":
         """All columns, with these added or replaced: `map("total / volume AS vwap", name="VWAP")`."""
-        changed = dict(_parse_named(name, column) for column in columns)
+        changed = dict(parse_column(name, column) for column in columns)
         existing = [(column, changed.pop(column, parse(_quoted(column)))) for column in self.columns]
         return self._functor(name, protect, parallelism, projections=(*existing, *changed.items()))
 
@@ -237,13 +249,13 @@ class Stream:
         spec = Scan(
             name=name,
             variables=tuple(
-                StateVariable(variable, _parse(name, initial), _parse(name, update))
+                StateVariable(variable, parse_expression(name, initial), parse_expression(name, update))
                 for variable, (initial, update) in state.items()
             ),
             by=(by,) if isinstance(by, str) else tuple(by),
-            predicate=_parse(name, where) if where is not None else None,
-            projections=tuple(_parse_named(name, column) for column in columns) or None,
-            annotations=_annotations(protect),
+            predicate=parse_expression(name, where) if where is not None else None,
+            projections=tuple(parse_column(name, column) for column in columns) or None,
+            annotations=annotations_of(protect),
             parallelism=parallelism,
         )
         return self.app._add(spec, (self,))[0]
@@ -253,7 +265,7 @@ class Stream:
         duration = parse_duration(by)
         if duration < 1:
             raise GraphError(f"operator {name}: delay {by} is too short; a delay is 1us or more")
-        spec = Delay(name=name, delay=duration, annotations=_annotations(protect), parallelism=parallelism)
+        spec = Delay(name=name, delay=duration, annotations=annotations_of(protect), parallelism=parallelism)
         return self.app._add(spec, (self,))[0]
 
     def aggregate(
@@ -276,7 +288,7 @@ class Stream:
             every, window = window.every, window.window
         if every is None:
             every = Count(1) if window == unbounded() else window
-        parsed = tuple(_parse_call(name, call) if isinstance(call, str) else call for call in calls)
+        parsed = tuple(parse_aggregate(name, call) if isinstance(call, str) else call for call in calls)
         spec = Aggregate(
             name=name,
             calls=parsed,
@@ -284,55 +296,20 @@ class Stream:
             every=every,
             by=(by,) if isinstance(by, str) else tuple(by),
             partial=partial,
-            annotations=_annotations(protect),
+            annotations=annotations_of(protect),
             parallelism=parallelism,
         )
         return self.app._add(spec, (self,))[0]
-
-    def join(
-        self,
-        right: "Stream",
-        *,
-        on: str | Sequence[str | tuple[str, str]] = (),
-        left_window: Window,
-        right_window: Window,
-        per_group: bool | None = None,
-        where: str | None = None,
-        select: Sequence[str] | None = None,
-        how: str = "inner",
-        name: str,
-        protect: Protect = (),
-        parallelism: int = 1,
-    ) -> "Stream":
-        """Match two streams over windows: see `riprap.graph.specs.Join`. This stream is the left port.
-
-        `per_group`: one window per value of the `on` columns; by default true if there are any. `how` is inner, left,
-        right or full: which side's tuples are also emitted without a match.
-        """
-        pairs = [on] if isinstance(on, str) else on
-        spec = Join(
-            name=name,
-            on=tuple((pair, pair) if isinstance(pair, str) else (pair[0], pair[1]) for pair in pairs),
-            left_window=left_window,
-            right_window=right_window,
-            per_group=bool(pairs) if per_group is None else per_group,
-            predicate=_parse(name, where) if where is not None else None,
-            projections=None if select is None else tuple(_parse_named(name, column) for column in select),
-            how=how,
-            annotations=_annotations(protect),
-            parallelism=parallelism,
-        )
-        return self.app._add(spec, (self, right))[0]
 
     def sort(self, *by: str, window: Window, name: str, protect: Protect = ()) -> "Stream":
         """Emit one window at a time, in the order of `by` (`"price"`, `"price desc"`), then a punctuation."""
         columns = tuple(_sort_column(name, text) for text in by)
-        spec = Sort(name=name, by=columns, window=window, annotations=_annotations(protect))
+        spec = Sort(name=name, by=columns, window=window, annotations=annotations_of(protect))
         return self.app._add(spec, (self,))[0]
 
     def barrier(self, *others: "Stream", name: str, protect: Protect = ()) -> "Stream":
         """Combine the n-th tuples of all streams into one."""
-        spec = Barrier(name=name, ports=1 + len(others), annotations=_annotations(protect))
+        spec = Barrier(name=name, ports=1 + len(others), annotations=annotations_of(protect))
         return self.app._add(spec, (self, *others))[0]
 
     def punctuate(
@@ -350,9 +327,9 @@ class Stream:
             raise GraphError(f"operator {name}: a punctor has one condition: give either after= or before=")
         spec = Punctor(
             name=name,
-            predicate=_parse(name, condition),
+            predicate=parse_expression(name, condition),
             before=before is not None,
-            annotations=_annotations(protect),
+            annotations=annotations_of(protect),
             parallelism=parallelism,
         )
         return self.app._add(spec, (self,))[0]
@@ -376,20 +353,20 @@ class Stream:
         if by is not None and mapping is not None:
             routes = self._mapped(name, by, mapping)
         else:
-            routes = tuple(_parse(name, condition) for condition in conditions)
+            routes = tuple(parse_expression(name, condition) for condition in conditions)
         spec = Split(
             name=name,
             routes=routes,
             otherwise=otherwise,
             by=by,
-            annotations=_annotations(protect),
+            annotations=annotations_of(protect),
             parallelism=parallelism,
         )
         return self.app._add(spec, (self,))
 
     def union(self, *others: "Stream", name: str, protect: Protect = (), parallelism: int = 1) -> "Stream":
         """All tuples of all streams, in the order of their keys."""
-        spec = Union(name=name, ports=1 + len(others), annotations=_annotations(protect), parallelism=parallelism)
+        spec = Union(name=name, ports=1 + len(others), annotations=annotations_of(protect), parallelism=parallelism)
         return self.app._add(spec, (self, *others))[0]
 
     def apply(
@@ -407,7 +384,7 @@ class Stream:
             factory=operator,
             options=tuple(sorted(options.items())),
             ports=1 + len(others),
-            annotations=_annotations(protect),
+            annotations=annotations_of(protect),
             parallelism=parallelism,
         )
         return self.app._add(spec, (self, *others))
@@ -431,7 +408,7 @@ class Stream:
 
     def sink(self, name: str, *, protect: Protect = (), parallelism: int = 1) -> None:
         """Where tuples leave."""
-        self.app._add(Sink(name=name, annotations=_annotations(protect), parallelism=parallelism), (self,))
+        self.app._add(Sink(name=name, annotations=annotations_of(protect), parallelism=parallelism), (self,))
 
     def _mapped(self, name: str, by: str, mapping: str | PathLike[str]) -> tuple[Expression, ...]:
         if by not in self.columns:
@@ -453,35 +430,10 @@ class Stream:
             name=name,
             predicate=predicate,
             projections=projections,
-            annotations=_annotations(protect),
+            annotations=annotations_of(protect),
             parallelism=parallelism,
         )
         return self.app._add(spec, (self,))[0]
-
-
-def _annotations(protect: Protect) -> Annotations:
-    return protect if isinstance(protect, Annotations) else combined(tuple(protect))
-
-
-def _parse(name: str, text: str) -> Expression:
-    try:
-        return parse(text)
-    except ExpressionError as error:
-        raise GraphError(f"operator {name}: {error}") from error
-
-
-def _parse_named(name: str, text: str) -> tuple[str, Expression]:
-    try:
-        return parse_named(text)
-    except ExpressionError as error:
-        raise GraphError(f"operator {name}: {error}") from error
-
-
-def _parse_call(name: str, text: str) -> AggregateCall:
-    try:
-        return parse_call(text)
-    except (ExpressionError, GraphError) as error:
-        raise GraphError(f"operator {name}: {error}") from error
 
 
 def _sort_column(name: str, text: str) -> tuple[str, bool]:

@@ -11,7 +11,19 @@ from dataclasses import dataclass
 from riprap.expressions.ast import ColumnRef
 from riprap.graph.graph import Graph
 from riprap.graph.order_keys import TIMER
-from riprap.graph.specs import Aggregate, Barrier, Functor, Join, OperatorSpec, Scan, Sort, Source, Union, UserDefined
+from riprap.graph.specs import (
+    Aggregate,
+    Barrier,
+    Functor,
+    Join,
+    JoinTable,
+    OperatorSpec,
+    Scan,
+    Sort,
+    Source,
+    Union,
+    UserDefined,
+)
 from riprap.graph.windows import Punctuated
 
 Origin = tuple[str, str]  # source, column
@@ -86,7 +98,7 @@ def _depends_on_others(graph: Graph, spec: OperatorSpec) -> bool:
     if isinstance(spec, Aggregate) and isinstance(spec.window, Punctuated):
         return True  # one tuple causes a punctuation, which closes the windows of all groups
     # Outputs with one time boundary as their trigger are numbered over all keys.
-    timed = any(TIMER in shape.origins for shape in graph.input_shapes(spec.name))
+    timed = any(min(shape.origins) <= TIMER for shape in graph.input_shapes(spec.name))
     return timed and isinstance(spec, Join) and spec.renumbers(graph.input_shapes(spec.name))
 
 
@@ -124,7 +136,7 @@ def _passed(spec: OperatorSpec, inputs: list[Lineage]) -> Lineage:
                 for name in set(inputs[port]) - shared:
                     pairs.pop(name, None)
         return _renamed(pairs, spec.projections)
-    if isinstance(spec, Functor | Scan):
+    if isinstance(spec, Functor | JoinTable | Scan):
         return _renamed(inputs[0], spec.projections)
     if isinstance(spec, Union):
         shared = set(inputs[0]).intersection(*inputs[1:])

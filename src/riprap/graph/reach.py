@@ -25,7 +25,18 @@ from typing import NamedTuple
 from riprap.graph.cycles import cyclic_parts
 from riprap.graph.graph import Graph
 from riprap.graph.order_keys import END_KEY, START_KEY
-from riprap.graph.specs import Aggregate, Barrier, Delay, Join, OperatorSpec, Scan, Sort, UserDefined
+from riprap.graph.specs import (
+    Aggregate,
+    Barrier,
+    Delay,
+    DropDuplicates,
+    ExpiringJoin,
+    Join,
+    OperatorSpec,
+    Scan,
+    Sort,
+    UserDefined,
+)
 from riprap.graph.windows import Count, Time, Window, Zero
 
 BEGINNING, END = START_KEY.ts, END_KEY.ts
@@ -100,10 +111,14 @@ def memory(spec: OperatorSpec) -> int | None:
         return _aggregated(spec)
     if isinstance(spec, Join):
         sizes = [_time_size(window) for window in spec.windows]
-        return None if None in sizes else max(size for size in sizes if size is not None)
+        known = [size for size in sizes if size is not None]
+        if len(known) < len(sizes):
+            return None
+        # A tuple decides whether another leaves without a match, which can be a window later.
+        return sum(known) if isinstance(spec, ExpiringJoin) else max(known)
     if isinstance(spec, Sort):
         return 0 if spec.window == Count(1) else _time_size(spec.window)
-    if isinstance(spec, Scan | Barrier) or (isinstance(spec, UserDefined) and any(spec.stateful)):
+    if isinstance(spec, Scan | Barrier | DropDuplicates) or (isinstance(spec, UserDefined) and any(spec.stateful)):
         return None
     return 0
 

@@ -171,7 +171,7 @@ class Delay(OperatorSpec):
     """
 
     kind: ClassVar[str] = "delay"
-    delay: Duration  # microseconds of event time, >= 1
+    delay: Duration  # microseconds of event time; below 0 behind a window, whose tuples have the time of its end
 
     def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
         return inputs

@@ -5,6 +5,7 @@ module lists all kinds of operators.
 """
 
 from riprap.graph.spec_base import Columns, OperatorSpec, PartitionKey, user_columns
+from riprap.graph.spec_relational import DropDuplicates, ExpiringJoin, JoinTable
 from riprap.graph.spec_scan import Scan
 from riprap.graph.spec_stateless import Delay, Functor, Punctor, Sink, Source, Split, Union, UserDefined
 from riprap.graph.spec_windowed import Aggregate, Barrier, Join, Sort
@@ -14,8 +15,11 @@ __all__ = [
     "Barrier",
     "Columns",
     "Delay",
+    "DropDuplicates",
+    "ExpiringJoin",
     "Functor",
     "Join",
+    "JoinTable",
     "OperatorSpec",
     "PartitionKey",
     "Punctor",

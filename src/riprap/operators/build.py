@@ -10,8 +10,11 @@ from riprap.graph.specs import (
     Aggregate,
     Barrier,
     Delay,
+    DropDuplicates,
+    ExpiringJoin,
     Functor,
     Join,
+    JoinTable,
     OperatorSpec,
     Punctor,
     Scan,
@@ -25,10 +28,13 @@ from riprap.graph.specs import (
 from riprap.operators.aggregate import AggregateOperator
 from riprap.operators.barrier import BarrierOperator
 from riprap.operators.contract import Channel, Emission, Operator, Setting
+from riprap.operators.distinct import DropDuplicatesOperator
+from riprap.operators.expiring_join import ExpiringJoinOperator
 from riprap.operators.functor import DelayOperator, FunctorOperator, PunctorOperator, SplitOperator, narrowed
 from riprap.operators.join import JoinOperator
 from riprap.operators.scan import ScanOperator
 from riprap.operators.sort import SortOperator
+from riprap.operators.table_join import TableJoinOperator
 from riprap.operators.union import UnionOperator
 from riprap.operators.user import UserDefinedOperator
 
@@ -47,6 +53,9 @@ CLASSES: dict[type[OperatorSpec], type[Operator]] = {
     Functor: FunctorOperator,
     Aggregate: AggregateOperator,
     Join: JoinOperator,
+    ExpiringJoin: ExpiringJoinOperator,
+    JoinTable: TableJoinOperator,
+    DropDuplicates: DropDuplicatesOperator,
     Sort: SortOperator,
     Barrier: BarrierOperator,
     Punctor: PunctorOperator,

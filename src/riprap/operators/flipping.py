@@ -8,12 +8,13 @@ import pyarrow as pa
 
 from riprap.operators.contract import Operator
 from riprap.operators.kernels.altering import FLIPPED, wrong_float, wrong_whole
-from riprap.operators.row_store import STAMP
+from riprap.operators.row_store import BOOKKEEPING
 
 
 def corruptible(schema: pa.Schema) -> tuple[str, ...]:
     """Columns in which a fault in one tuple may flip a bit."""
-    return tuple(field.name for field in schema if field.type in (pa.float64(), pa.int64(), pa.string()))
+    kinds = (pa.float64(), pa.int64(), pa.string())
+    return tuple(field.name for field in schema if field.type in kinds and field.name not in BOOKKEEPING)
 
 
 def corrupted(rows: pa.RecordBatch, row: int, names: Sequence[str], chance: int) -> tuple[pa.RecordBatch, str | None]:
@@ -61,7 +62,7 @@ def corrupt_some(operator: Operator, chance: int) -> str | None:
         return None
     table = sorted(filled)[chance % len(filled)]
     rows, chance = filled[table], chance // len(filled)
-    names = [name for name in corruptible(rows.schema) if name != STAMP]
+    names = corruptible(rows.schema)
     wrong, column = corrupted(rows, chance % rows.num_rows, names, chance // rows.num_rows)
     if column is not None:
         version = operator.version

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.base.errors import DataError
+from riprap.graph.order_keys import SEQ, N
 from riprap.operators.columns import ALL_VALID, WordColumn, batch_of, dtype_of, from_words, picked, to_words
 from riprap.operators.groups import GroupTable, fold_column
 from riprap.operators.kernels.hashing import SEED, fold_runs
@@ -19,6 +20,9 @@ from riprap.operators.kernels.rings import expire, insert_all, move_rings, plan_
 from riprap.operators.strings import StringPool
 
 STAMP = "_stamp"  # what a window evicts by: `_ts`, or the number of the tuple on its port
+MATCHED = "_matched"  # 1 if the row has had a match, where a join emits rows without one
+# Stored columns that are no attributes of a tuple: no fault alters them.
+BOOKKEEPING = frozenset((STAMP, MATCHED, SEQ, N))
 _MARKS = 4  # versions that a delta can be based on
 
 

@@ -25,8 +25,11 @@ from riprap.graph.specs import (
     Aggregate,
     Barrier,
     Delay,
+    DropDuplicates,
+    ExpiringJoin,
     Functor,
     Join,
+    JoinTable,
     OperatorSpec,
     Punctor,
     Scan,
@@ -67,6 +70,9 @@ _WHY: dict[type[OperatorSpec], str] = {
     Punctor: "it emits punctuations, and a compiled loop emits only rows",
     Sort: "it emits many rows at once, in another order",
     Barrier: "its rows wait for rows of all other ports",
+    DropDuplicates: "it looks up the keys of a whole batch at once",
+    ExpiringJoin: "it emits tuples when they leave their windows",
+    JoinTable: "it looks up the rows of a table for a whole batch at once",
     UserDefined: "it is user-defined code",
 }
 

@@ -9,7 +9,7 @@ from riprap.base.errors import UsageError
 from riprap.graph.cycles import cyclic_parts
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.ha_groups import copies_of, ha_groups
-from riprap.graph.specs import Aggregate, Join
+from riprap.graph.specs import Aggregate, ExpiringJoin, Join
 from riprap.graph.windows import Punctuated, Session
 from riprap.protocols.partial import PARTIAL
 from riprap.protocols.protocol import ProtocolSpec
@@ -155,11 +155,11 @@ def _check_continuous(layout: "Layout", fragment: "Fragment") -> None:
             continue
         has = f"{spec.name} has continuous checkpoints"
         windows = (*spec.windows, *((spec.every,) if isinstance(spec, Aggregate) else ()))
-        if not isinstance(spec, Aggregate | Join) or any(
-            isinstance(window, Punctuated | Session) for window in windows
-        ):
+        recorded = isinstance(spec, Aggregate | Join) and not isinstance(spec, ExpiringJoin)
+        if not recorded or any(isinstance(window, Punctuated | Session) for window in windows):
             raise UsageError(
-                f"{has}, which are for aggregates over windows of count or time and for joins: give it an interval"
+                f"{has}, which are for aggregates over windows of count or time and for joins that emit at "
+                "arrivals: give it an interval"
             )
         if fragment.group:
             raise UsageError(f"{has} and is in HA group {fragment.group}, whose replicas take no checkpoints")

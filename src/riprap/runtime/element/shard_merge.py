@@ -9,7 +9,7 @@ import pyarrow as pa
 from riprap.engine.merger import Behind, Merger, MergerState, PortPunctuation
 from riprap.graph.mark_keys import behind_trigger
 from riprap.graph.order_keys import KeyShape, OrderKey
-from riprap.graph.specs import Delay, Functor, Punctor, Scan, Source, Split
+from riprap.graph.specs import Delay, DropDuplicates, Functor, Punctor, Scan, Source, Split
 from riprap.operators.contract import Late, Punctuation
 from riprap.operators.views import Views, concatenated
 from riprap.runtime.layout import Layout, Pe
@@ -123,7 +123,7 @@ def _interleaved(batches: Sequence[pa.RecordBatch], shards: np.ndarray) -> Views
     return concatenated(full).take(rows)
 
 
-_KEEP_KEYS = (Source, Functor, Punctor, Split, Delay, Scan)
+_KEEP_KEYS = (Source, Functor, Punctor, Split, Delay, DropDuplicates, Scan)
 
 
 def _same_marks(layout: Layout, name: str) -> bool:
