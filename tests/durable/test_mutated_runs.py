@@ -17,6 +17,7 @@ from riprap.protocols.channels import ChannelId
 from riprap.runtime.coordination.coordinator import Coordinator
 from riprap.runtime.element.ledger import LedgerShape, open_ledger, read_ledger
 from riprap.runtime.layout import arrange
+from riprap.runtime.story import Story, line_of, read_story, story_path
 
 IN = ChannelId("A→B")
 LEDGER = LedgerShape((IN,), (ChannelId("B→C"),), (), (), (IN,))
@@ -25,6 +26,8 @@ LEDGER = LedgerShape((IN,), (ChannelId("B→C"),), (), (), (IN,))
 def make_run(path: Path) -> None:
     for epoch in (1, 2):
         open_ledger(path / "ledgers" / "A", epoch, LEDGER).inputs[IN].next = 7
+    story = Story("A", 2, (IN,), story_path(path, "A", 2))
+    story.event(1, "ConsumerDown", ChannelId("B→C"))
     table = pa.table({"x": range(100)})
     pq.write_table(table, path.parent / "in.parquet", row_group_size=20)
     (path / NOTED).write_text(json.dumps({"S": identity(path.parent / "in.parquet")}))
@@ -36,6 +39,11 @@ def make_run(path: Path) -> None:
 def read_counts(path: Path) -> None:
     found = read_ledger(path / "ledgers" / "A", LEDGER)
     assert list(found.inputs) == [IN]
+
+
+def read_last_events(path: Path) -> None:
+    found = read_story(path, "A")
+    assert [line_of(entry, 0) for entry in found.entries] or found.entries == ()
 
 
 def next_life(path: Path) -> None:
@@ -56,7 +64,7 @@ def look_at_inputs(path: Path) -> None:
             check_same(path, source, path.parent / "in.parquet", noted)
 
 
-CASE = Case(make_run, [read_counts, next_life, coordinate, look_at_inputs], 600, recovers=False)
+CASE = Case(make_run, [read_counts, read_last_events, next_life, coordinate, look_at_inputs], 600, recovers=False)
 
 
 def test_what_was_written_is_fine(tmp_path):

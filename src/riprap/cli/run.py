@@ -34,6 +34,10 @@ def command(
     seed: Seed = 1,
     out: Annotated[Path | None, typer.Option(help="The run's directory.", show_default="run-APP")] = None,
     report: Annotated[Path | None, typer.Option(help="Write an HTML report of the run.")] = None,
+    story: Annotated[
+        str | None,
+        typer.Option(help="Run nothing: show the last events of an element of the run in --out.", metavar="ELEMENT"),
+    ] = None,
     json: AsJson = False,
     **given: Any,
 ) -> None:
@@ -41,6 +45,9 @@ def command(
     from riprap.base.errors import UsageError
     from riprap.base.phases import Phases, process_started
 
+    if story is not None:
+        _print_story(out, story)
+        return
     output_file(report, "--report")
     if (app is None) == (resume is None):
         raise UsageError("give an app to run, or --resume DIR to resume a run, not both")
@@ -127,6 +134,22 @@ def command(
         if report is not None:
             ERR.print(f"wrote {report}", style="dim", soft_wrap=True)
     launching.end()
+
+
+def _print_story(out: Path | None, name: str) -> None:
+    """The last events and commands of an element that failed or was killed, or of the director."""
+    from riprap.base.errors import UsageError
+    from riprap.base.files import is_directory, real
+    from riprap.cli.console import OUT
+    from riprap.runtime.story import line_of, read_story
+
+    if out is None or not is_directory(real(out)):
+        raise UsageError("--story reads the directory of a run: give it as --out DIR")
+    story = read_story(real(out), name)
+    last = story.entries[-1].at if story.entries else 0
+    OUT.print(f"{story.name}, epoch {story.epoch}: {len(story.entries)} entries; times are relative to the last one")
+    for entry in story.entries:
+        OUT.print(line_of(entry, last))
 
 
 def _print_group(name: str, group: Mapping[str, Any]) -> None:

@@ -151,6 +151,9 @@ class DetectingDirector(Director):
         self._epochs.pop(pe, None)
         self._detectors[pe].forget(pe)
 
+    def validate(self) -> None:
+        self._director.validate()
+
     def start_point(self, pe: str, epoch: int) -> StartPoint:
         return self._director.start_point(pe, epoch)
 

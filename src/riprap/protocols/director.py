@@ -140,6 +140,9 @@ class Director:
         """Where this incarnation of an element starts, unless a line determines it. May be called repeatedly."""
         return OWN_CHECKPOINT
 
+    def validate(self) -> None:
+        """Raise `AssertionError` for a broken invariant. Tests and the simulation call it between two events."""
+
     def terms(self) -> Mapping[str, int]:
         """For elements that open channels under a term instead of their epoch: the last term issued."""
         return {}

@@ -111,6 +111,13 @@ class LineDirector(Director):
         self.committing = committing_elements(elements)
         self.committed: dict[str, CheckpointId] = {}  # by element with committed channels: what was announced
 
+    def validate(self) -> None:
+        for pe, id_ in (*self.targets.items(), *self.live.items(), *self.committed.items()):
+            assert id_ is None or id_.pe == pe, f"{pe} has a checkpoint of another element: {id_}"
+        for pe, cuts in self.cuts.items():
+            assert all(id_.pe == pe for id_ in cuts), f"{pe} has checkpoints of others: {list(cuts)}"
+            assert not self.void & cuts.keys(), f"{pe}: void checkpoints may become part of a line"
+
     def begin(self, log: Sequence[Mapping[str, Any]]) -> list[Command]:
         for record in log:
             recall_incarnation(self.incarnations, record)

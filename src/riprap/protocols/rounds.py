@@ -69,6 +69,12 @@ class RoundDirector(Director):
         self.suspected: int | None = None  # when an element last missed heartbeats
         self.committing = committing_elements(elements)
 
+    def validate(self) -> None:
+        for pe, id_ in (*self.committed.items(), *self.last.items(), *(self.parts or {}).items()):
+            assert id_ is None or id_.pe == pe, f"{pe} has a checkpoint of another element: {id_}"
+        ahead = {pe: line for pe, line in self.joined.items() if line > self.line}
+        assert not ahead, f"line {self.line} is in force, and {ahead} run under a later one"
+
     def begin(self, log: Sequence[Mapping[str, Any]]) -> list[Command]:
         for record in log:
             self.round = record.get("round", self.round)

@@ -249,6 +249,10 @@ class FullDirector(Director):
                 ours = [command for copies in groups.values() for command in copies.ask(now)]
         return [*ours, *self._inner.handle(event)]
 
+    def validate(self) -> None:
+        self._inner.validate()
+        assert self._mute <= self._channels.keys(), f"mute, and no strands of copies: {self._mute}"
+
     def _forget(self, pe: str) -> None:
         """Forget the delivered positions of the previous incarnation. The next one starts from the snapshot of another
         copy, which may have been behind it. So nothing is released until it reports new positions.

@@ -510,6 +510,14 @@ class HaDirector(Director):
                 return [*asked, *self._inner.handle(event)]
         return self._inner.handle(event)
 
+    def validate(self) -> None:
+        self._inner.validate()
+        for group in self.groups.values():
+            assert group.term >= 1, f"{group.name}: term {group.term}"
+            assert group.active < len(group.replicas), f"{group.name}: replica {group.active} is active"
+            terms = [failover.term for failover in group.failovers]
+            assert terms == sorted(set(terms)), f"{group.name}: two failovers under one term, {terms}"
+
     def _on_message(self, pe: str, epoch: int, message: Mapping[str, Any]) -> list[DirectorCommand]:
         commands: list[DirectorCommand] = []
         if "had" in message:

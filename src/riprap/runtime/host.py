@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from riprap.graph.order_keys import OrderKey
+from riprap.graph.reach import BEGINNING
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId
 from riprap.protocols.events import Durable, FromDirector, LinkEvent
@@ -144,6 +145,70 @@ class Host(Protocol):
 
     def send_to_director(self, message: Mapping[str, Any]) -> None:
         """Send a message to the director."""
+
+
+class NoEffects:
+    """Has room for everything and does nothing: a host derives from it whose element only computes."""
+
+    def send(self, channel: ChannelId, message: Message, after: int | None = None) -> bool:
+        return True
+
+    def open(self, channel: ChannelId, epoch: int) -> None:
+        pass
+
+    def shut(self, channel: ChannelId) -> None:
+        pass
+
+    def append(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
+        pass
+
+    def append_record(self, channel: ChannelId, record: bytes) -> None:
+        pass
+
+    def records(self, channel: ChannelId) -> Iterable[bytes]:
+        return ()
+
+    def stable_records(self, channel: ChannelId) -> int:
+        return 0
+
+    def row(self, channel: ChannelId) -> int:
+        return 0
+
+    def warn(self, text: str) -> None:
+        pass
+
+    def retain(self, channel: ChannelId, row: int) -> None:
+        pass
+
+    def log_end(self, channel: ChannelId) -> int:
+        return 0
+
+    def log_max_time(self, channel: ChannelId) -> int:
+        return BEGINNING
+
+    def flush(self) -> None:
+        pass
+
+    def acknowledge(self, channel: ChannelId, next_: int) -> None:
+        pass
+
+    def release_inputs(self, positions: Mapping[str, int]) -> None:
+        pass
+
+    def release(self, channel: ChannelId, position: int) -> None:
+        pass
+
+    def spill(self, channel: ChannelId) -> Spill:
+        raise AssertionError("nothing is spilled here")
+
+    def shelf(self, channel: ChannelId) -> Shelf:
+        raise AssertionError("nothing is retained here")
+
+    def checkpoint_durable(self, durable: Durable, size: int, taken: int) -> None:
+        pass
+
+    def send_to_director(self, message: Mapping[str, Any]) -> None:
+        pass
 
 
 class SourceFeed(Protocol):

@@ -299,6 +299,10 @@ class Layout:
         """The connections of a channel between elements."""
         return self.link(channel.stream).strands(channel)
 
+    def strands_into(self, pe: Pe) -> tuple[ChannelId, ...]:
+        """The connections and logs on which an element gets messages."""
+        return tuple(strand for channel in self.inputs(pe) for strand in self.strands(channel))
+
     def all_outputs(self, pe: Pe) -> tuple[ChannelId, ...]:
         """All channels that leave an element: to other elements, and out of its sinks and taps."""
         sinks = [sink.name for sink in self.graph.sinks if sink.name in pe.fragment.members]

@@ -47,6 +47,7 @@ from riprap.runtime.shelf import StreamShelf
 from riprap.runtime.spending import Meter
 from riprap.runtime.spill import LogSpill
 from riprap.runtime.stored_history import StoredAncestors, StoredLogs, feed_of, log_path
+from riprap.runtime.story import Story, story_path
 from riprap.runtime.stripes import below
 from riprap.runtime.takeover import Takeover, takes_over, write
 from riprap.runtime.transport.outlets import Outlet
@@ -70,12 +71,19 @@ def run_element(run: Run, pe_id: str, attempt: int, executor_pid: int) -> None:
             callback()
 
     client = Client(run, pe_id, attempt, executor_pid, wake)
+    process: _Process | None = None
     try:
         incarnation = client.register()
-        _Process(run, run.layout.pe(pe_id), client, wakes, first=client.first).run(incarnation)
-    except (CoordinatorLost, ElementFenced):
-        return  # the run has ended, or a newer incarnation exists
+        process = _Process(run, run.layout.pe(pe_id), client, wakes, first=client.first)
+        process.run(incarnation)
+    except CoordinatorLost:  # the run has ended
+        if process is not None and process.story is not None:
+            process.story.remove()
+    except ElementFenced:
+        return  # a newer incarnation exists
     except Exception as error:
+        if process is not None and process.story is not None:
+            process.story.failed(SYSTEM_CLOCK.now(), f"{_named(error)}\n{traceback.format_exc()}")
         with suppress(CoordinatorLost, ElementFenced):
             if isinstance(error, RiprapError):
                 client.failed(str(error), error.exit_code)
@@ -118,6 +126,7 @@ class _Process:
         self._warned_unsaved = False  # of a recovery time that grows with the history
         self._silent: list[ChannelId] = []  # channels whose producers have not been heard yet
         self._request: CorruptionRequest | None = None  # a corruption that waits for its tuple
+        self.story: Story | None = None  # of the incarnation
         self._ledger: Ledger
         self._meter: Meter
         self._transport: Transport
@@ -251,6 +260,7 @@ class _Process:
         self._ledger = open_ledger(ledgers, self._epoch, ledger_shape(layout, pe))
         for name, record in self._ledger.sources.items() if self._first else ():
             record.started_at = self._schedule(name)
+        self.story = Story(pe.id, self._epoch, layout.strands_into(pe), story_path(run.directory, pe.id, self._epoch))
         self._element = Element(
             layout,
             pe,
@@ -265,6 +275,7 @@ class _Process:
             batch_rows=run.batch_rows,
             previous=self._previous,
             since=run.begun_at,
+            story=self.story,
         )
         self._element.prepare()
         gc.collect()  # garbage of the construction and of a previous incarnation would pause the loop for milliseconds

@@ -21,15 +21,14 @@ from typing import Any, Protocol
 from riprap.base.clock import Clock
 from riprap.base.errors import DataError
 from riprap.checkpoints.load import Loaded
-from riprap.graph.reach import BEGINNING
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import Cut
-from riprap.protocols.events import ConsumerUp, Durable
+from riprap.protocols.events import ConsumerUp
 from riprap.protocols.protocol import WHOLE
 from riprap.protocols.protocol import Protocol as Idle
 from riprap.runtime.element.element import HELD_BYTES, Element
 from riprap.runtime.element.ledger import ledger_shape, memory_ledger
-from riprap.runtime.host import Arrival, Missing, Recomputed, Shelf, SourceFeed, Spill
+from riprap.runtime.host import Arrival, Missing, NoEffects, Recomputed, SourceFeed, Spill
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Message
 
@@ -192,7 +191,7 @@ class _Cone:
         return consumer is None or consumer.put(Arrival(channel, message))
 
 
-class _Shadow:
+class _Shadow(NoEffects):
     """An element of a cone, and its host."""
 
     def __init__(self, cone: _Cone, layout: Layout, pe: Pe, history: StoredHistory, rows: int) -> None:
@@ -266,65 +265,11 @@ class _Shadow:
 
     # Effects go only to the cone.
 
-    def open(self, channel: ChannelId, epoch: int) -> None:
-        """HA groups are not recomputed."""
-
-    def shut(self, channel: ChannelId) -> None:
-        """HA groups are not recomputed."""
-
     def send(self, channel: ChannelId, message: Message, after: int | None = None) -> bool:
         return self._cone.put(channel, message)
 
-    def append(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
-        pass
-
-    def append_record(self, channel: ChannelId, record: bytes) -> None:
-        pass
-
-    def records(self, channel: ChannelId) -> tuple[bytes, ...]:
-        return ()
-
-    def stable_records(self, channel: ChannelId) -> int:
-        return 0
-
-    def row(self, channel: ChannelId) -> int:
-        return 0
-
-    def retain(self, channel: ChannelId, row: int) -> None:
-        pass
-
-    def warn(self, text: str) -> None:
-        pass
-
-    def log_end(self, channel: ChannelId) -> int:
-        return 0
-
-    def log_max_time(self, channel: ChannelId) -> int:
-        return BEGINNING
-
-    def flush(self) -> None:
-        pass
-
-    def acknowledge(self, channel: ChannelId, next_: int) -> None:
-        pass
-
-    def release_inputs(self, positions: Mapping[str, int]) -> None:
-        pass
-
-    def release(self, channel: ChannelId, position: int) -> None:
-        pass
-
     def spill(self, channel: ChannelId) -> Spill:
         return self._history.spill(channel)
-
-    def shelf(self, channel: ChannelId) -> Shelf:
-        raise AssertionError("recomputed streams are not retained")
-
-    def checkpoint_durable(self, durable: Durable, size: int, taken: int) -> None:
-        pass
-
-    def send_to_director(self, message: Mapping[str, Any]) -> None:
-        pass
 
 
 def _emits(needed: Mapping[ChannelId, int]) -> Callable[[Mapping[str, Any]], bool]:

@@ -80,6 +80,7 @@ class DirectedSimulation:
     def _tick_director(self, director_host: DirectorHost) -> None:
         if director_host is self._director_host:
             director_host.tick(self.clock.now())
+            director_host.validate()
             self._later(self._soon(1_000, 20_000), bound(self._tick_director, director_host))
 
     def _join(self, incarnation: SimulatedIncarnation) -> None:
@@ -106,6 +107,7 @@ class DirectedSimulation:
         def deliver() -> None:
             if director_host is not None and director_host is self._director_host:
                 report(director_host)
+                director_host.validate()
 
         self._later(self._in_order(f"from {pe}"), deliver)
 

@@ -162,6 +162,7 @@ class Simulation(DirectedSimulation):
             if not incarnation.element.blocked:
                 taken += incarnation.recomputation.bring(incarnation.element.missing)
             incarnation.element.handle(taken)
+            incarnation.element.validate()
             if incarnation.element.finished and not incarnation.finished:
                 incarnation.finished = True
                 self.to_director(

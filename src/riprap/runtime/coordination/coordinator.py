@@ -66,6 +66,7 @@ from riprap.runtime.coordination.history import History
 from riprap.runtime.coordination.roster import ALIVE, ElementFenced, PeStatus, Roster, Transition
 from riprap.runtime.layout import Layout
 from riprap.runtime.run_context import Tls
+from riprap.runtime.story import DIRECTOR, Story, story_path
 from riprap.runtime.wire import Address, Guard, Server, location, server_arguments
 from riprap.streams.stream_files import LocalFiles
 
@@ -150,6 +151,7 @@ class Coordinator:
             self._director_log.read(),
             self._director_log.append,
             self.history,
+            Story(DIRECTOR, 1, path=story_path(run_directory, DIRECTOR)),
         )
         self.location = ""  # known after start()
 
@@ -169,6 +171,8 @@ class Coordinator:
                 return
             self._closed = True
             calls = list(self._calls.values())
+            if self._roster.error is None:
+                self._director_host.story.remove()
             self._changed.notify_all()
         for call in calls:
             call.send(gone=True)

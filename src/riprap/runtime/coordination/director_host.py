@@ -38,6 +38,7 @@ from riprap.protocols.director import (
 from riprap.protocols.events import Durable
 from riprap.protocols.protocol import WHOLE
 from riprap.runtime.coordination.history import History
+from riprap.runtime.story import DIRECTOR, Story
 
 
 class Assignment(NamedTuple):
@@ -101,10 +102,12 @@ class DirectorHost:
         reach: Reach,
         log: Iterable[Mapping[str, Any]],
         append: Callable[[Mapping[str, Any]], None],
-        history: History | None = None,
+        history: History,
+        story: Story | None = None,
     ) -> None:
         self._director, self._pes, self._reach, self._append = director, tuple(pes), reach, append
         self._history = history
+        self.story = story or Story(DIRECTOR, 1)
         self.line = 0
         self._targets: dict[str, tuple[int, CheckpointId | None]] = {}  # by element: its last rollback
         self._settled: set[str] = set()  # elements with a checkpoint since their last rollback
@@ -190,8 +193,7 @@ class DirectorHost:
             return
         if id_.unit == WHOLE and id_.pe in self._targets and id_.pe not in self._settled:
             self._settle(id_.pe)
-        if self._history is not None:
-            self._history.took(id_, size, taken, forced=durable.forced)
+        self._history.took(id_, size, taken, forced=durable.forced)
         self._handle(CheckpointDurable(id_, durable.cut, line, durable.tag, durable.forced, size, taken))
 
     def _settle(self, pe: str) -> None:
@@ -204,13 +206,29 @@ class DirectorHost:
     def tick(self, now: int) -> None:
         self._handle(DirectorTick(now))
 
+    def validate(self) -> None:
+        """Raise `AssertionError` for a broken invariant."""
+        for pe, (line, target) in self._targets.items():
+            assert line <= self.line, f"{pe} rolled back under line {line}, and {self.line} is in force"
+            assert target is None or target.unit == WHOLE, f"{pe} rolls back to a part of an element: {target}"
+        assert self._settled <= {*self._pes}, f"no elements: {self._settled}"
+        assert self._replaced <= self._lost, f"replaced, and not lost: {self._replaced - self._lost}"
+        self._director.validate()
+
     def _handle(self, event: Event) -> None:
-        self._do(self._director.handle(event))
+        if not isinstance(event, DirectorTick):
+            self.story.happened(self._history.now(), event)
+        try:
+            self._do(self._director.handle(event))
+        except Exception as error:
+            self.story.failed(self._history.now(), f"{type(error).__name__}: {error}")
+            raise
 
     # Commands ---------------------------------------------------------------------------------------------------------
 
     def _do(self, commands: Iterable[Command]) -> None:
         for command in commands:
+            self.story.ordered(self._history.now(), command)
             match command:
                 case Persist(record):
                     self._append({"record": record})
@@ -220,8 +238,7 @@ class DirectorHost:
                     if line > self.line:  # else a new director repeats it: elements get it when they join
                         self._append({"line": line, "targets": {pe: id_ and id_[1:] for pe, id_ in targets.items()}})
                         self._put_in_force(command)
-                        if self._history is not None:
-                            self._history.put_in_force(line, targets)
+                        self._history.put_in_force(line, targets)
                         for pe in self._pes:
                             if pe in targets:
                                 self._reach.go_back(pe, self.assignment(pe))

@@ -25,16 +25,16 @@ class RecoveryLine(NamedTuple):
 
 class History:
     def __init__(self, now: Callable[[], int]) -> None:
-        self._now = now
+        self.now = now
         self.began = now()
         self.checkpoints: dict[CheckpointId, Checkpoint] = {}
         self.lines: list[RecoveryLine] = []
 
     def took(self, id_: CheckpointId, size: int, taken: int, *, forced: bool) -> None:
-        self.checkpoints[id_] = Checkpoint(id_, self._now() - taken, taken, size, forced)
+        self.checkpoints[id_] = Checkpoint(id_, self.now() - taken, taken, size, forced)
 
     def put_in_force(self, line: int, targets: Mapping[str, CheckpointId | None]) -> None:
-        now = self._now()
+        now = self.now()
         since = {pe: self.checkpoints[id_].at if id_ in self.checkpoints else self.began for pe, id_ in targets.items()}
         self.lines.append(RecoveryLine(line, now, {pe: max(now - at, 0) for pe, at in since.items()}))
 

@@ -72,3 +72,8 @@ class Backlog:
             yield from itertools.islice(self._spill.since(self._read_to), len(self._spilled))
         if self._last is not None:
             yield self._last[0]
+
+    def validate(self) -> None:
+        """Raise for a broken invariant."""
+        assert self._bytes == sum(size_of(message) for message, _ in self._memory), "bytes are miscounted"
+        assert (self._spill is None) == (not self._spilled), "messages on disk are miscounted"

@@ -70,6 +70,9 @@ class CopyOutput(HoldingOutput):
             self.record.number = self._emitted
         return number
 
+    def validate(self) -> None:
+        self._held.validate()  # a restored copy continues the count of another one with what it emits next
+
     def _uncounted(self, items: int, event: Views | Punctuation) -> int:
         """How many of these items no incarnation has counted."""
         rows = event if isinstance(event, Views) else None

@@ -33,6 +33,14 @@ class InputCursor:
         """Items from `number` on have arrived, with ascending keys. None: no items, but `next_` will be next."""
         self.next, self.position = next_, position
 
+    @property
+    def end(self) -> int:
+        """The number after the last item that has arrived."""
+        return self.next
+
+    def validate(self) -> None:
+        """Raise for a broken invariant."""
+
     def cut(self) -> InletCut:
         return InletCut(self.next, self.next, self.position, self.position)
 
@@ -115,6 +123,16 @@ class MergedCursor(InputCursor):
             assert self._channel is not None
             self._retained.passed(self._channel, items.number, items.keys)
         return ItemRange(items.number, items.number + len(items.keys.ts), items.late)
+
+    @property
+    def end(self) -> int:
+        return self._arrived[0]
+
+    def validate(self) -> None:
+        assert self.rows == sum(len(waiting.keys.ts) for waiting in self._waiting), "rows that wait are miscounted"
+        numbers = [waiting.number for waiting in self._waiting]
+        assert numbers == sorted(numbers), f"items wait out of order: {numbers}"
+        assert self.next <= self._arrived[0], f"{self.next} has passed, and only {self._arrived[0]} has arrived"
 
     def cut(self) -> InletCut:
         return InletCut(self._arrived[0], self.next, self._arrived[1], self.position, self.waits)

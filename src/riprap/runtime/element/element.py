@@ -31,6 +31,7 @@ from riprap.protocols.detector import CYCLE
 from riprap.protocols.protocol import WHOLE
 from riprap.runtime.element.arrivals import joined_arrivals, without
 from riprap.runtime.element.captures import Captures
+from riprap.runtime.element.command_table import CarryOut, commands_to_parts
 from riprap.runtime.element.cuts import Cuts
 from riprap.runtime.element.cycle_member import CycleMember
 from riprap.runtime.element.element_inputs import InputChannel, Inputs
@@ -57,11 +58,11 @@ from riprap.runtime.host import (
 )
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Message, MessageKind
+from riprap.runtime.story import Story
 
 _BATCH_ROWS = 65_536
 HELD_BYTES = 64 << 20
 _TICK = 10_000  # microseconds between ticks
-_NONE: frozenset[ChannelId] = frozenset()
 
 
 class Element:
@@ -85,13 +86,16 @@ class Element:
         previous: "Element | None" = None,
         cut_everywhere: bool = False,
         since: int = 0,
+        story: Story | None = None,
     ) -> None:
         """`previous`: the incarnation that rolled back in this process; what it held for consumers stays.
 
         `since`: only tuples that entered the app after this time count in latencies.
         `cut_everywhere`: every operator is a piece, and nothing is compiled for this fragment.
+        `story`: where events and commands are recorded; by default in memory.
         """
         self.pe, self.epoch = pe, epoch
+        self.story = story or Story(pe.id, epoch, layout.strands_into(pe))
         self._layout, self._host, self._ledger, self._clock = layout, host, ledger, clock
         self._batch_rows = batch_rows
         self.plan = layout.plan(pe)
@@ -140,31 +144,17 @@ class Element:
         opened = {name: feeds(name, position) for name, position in start.sources.items()}
         self._sources = Sources(opened, rates, ledger, clock, batch_rows)
         self._ticked = 0
-        self._carry_out_by_type: dict[type, Callable[[Any], None]] = {
+        self._carry_out_by_type: CarryOut = commands_to_parts(host, self._outputs, self._cuts, self._withheld)
+        self._carry_out_by_type |= {
             seam.Unpark: self._unpark,
             seam.Park: self._park,
             seam.Admit: self._admit,
             seam.Await: self._await,
-            seam.Halt: lambda c: self._outputs.halt(c.halted),
-            seam.TakeCheckpoint: self._cuts.capture,
-            seam.Close: self._cuts.close,
-            seam.Abandon: self._cuts.abandon,
-            seam.SendMarker: lambda c: self._outputs.channels[c.channel].send_marker(c.marker, ahead=c.ahead),
-            seam.Stamp: lambda c: self._outputs.channels[c.channel].stamp(c.header),
-            seam.Acknowledge: lambda c: self._host.acknowledge(c.channel, c.below),
-            seam.Forget: lambda c: self._host.release(c.channel, c.position),
-            seam.Resend: lambda c: self._outputs.channels[c.channel].resend(c.first),
-            seam.Activate: lambda c: self._outputs.channels[c.channel].activate(c.term, plain=c.plain),
-            seam.Deactivate: lambda c: self._outputs.channels[c.channel].deactivate(),
-            seam.Release: lambda c: self._outputs.channels[c.channel].release(c.delivered, c.by_all),
-            seam.Publish: lambda c: self._withheld.publish(c),
             seam.RequestDigest: self._request_digest,
-            seam.SendToDirector: lambda c: self._host.send_to_director(c.message),
         }
         entries = (*(input_.target for input_ in self._inputs.channels.values()), *start.sources)
         self._state_digest = StateDigest(self._engine, pe.fragment.members, entries)
         self.wrong_bits = WrongBits(self._engine, pe.fragment.members)
-        self._reported: dict[ChannelId, Delivered] = {}  # to the protocol
         self._carry_out(self.protocol.begin(start.cut, clock.now()))
         for channel, messages in start.parked.items():
             input_ = self._inputs.channels[channel]
@@ -180,10 +170,14 @@ class Element:
 
     def handle(self, events: Iterable[HostEvent] = ()) -> bool:
         """Process events in order, then do what is due. Returns whether anything arrived or a source was read."""
-        arrivals: list[Arrival] = []
-        arrived, started = False, self._clock.monotonic() if self._records is not None else 0.0
+        story, now = self.story, self._clock.now()
+        if story.positions_due:
+            story.positions(now, self.positions())
+        arrivals, arrived = list[Arrival](), False
+        started = 0.0 if self._records is None else self._clock.monotonic()
         for event in events:
             if isinstance(event, Arrival):
+                story.arrived(now, event.channel, event.message)
                 arrivals.append(event)
                 arrived = True
                 continue
@@ -226,20 +220,13 @@ class Element:
 
     def lags(self, channel: ChannelId) -> bool:
         """Whether more items of this channel let its operator proceed: no other channel is behind it."""
-        return self._inputs.lags(self._inputs.channels[channel])
+        return self._inputs.lags(channel)
 
     @property
     def unread(self) -> frozenset[ChannelId]:
         """Channels not to read now: parked ones, and while a consumer has no room all but the admitted ones."""
-        strands = self._inputs.strands
-        if self._outputs.blocked:
-            return frozenset(
-                channel for channel, input_ in strands.items() if input_.parked is not None or not input_.admitted
-            )
-        parked = [channel for channel, input_ in strands.items() if input_.parked is not None]
-        if self._cycle is not None:
-            parked += self._cycle.unread
-        return frozenset(parked) if parked else _NONE
+        unread = self._inputs.unread(blocked=self._outputs.blocked)
+        return unread if self._cycle is None or self._outputs.blocked else unread | {*self._cycle.unread}
 
     @property
     def missing(self) -> Missing:
@@ -282,6 +269,17 @@ class Element:
         """Continuous checkpoints; None: it has none."""
         return self._records
 
+    def positions(self) -> Mapping[str, Any]:
+        """Where it stands, as JSON: items expected and processed, rows read, items sent."""
+        sent = [[output.id, output.sender.number] for output in self._outputs.channels.values()]
+        return {"inputs": self._inputs.positions(), "sources": self._resume_points.taken, "sent": sent}
+
+    def validate(self) -> None:
+        """Raise `AssertionError` for a broken invariant. Call it between two calls of `handle`."""
+        self._ledger.validate()
+        self._inputs.validate()
+        self._outputs.validate()
+
     def taken(self, source: str) -> int:
         """Rows read from a source."""
         return self._resume_points.taken[source]
@@ -303,6 +301,10 @@ class Element:
 
     def _on_event(self, event: HostEvent) -> None:
         """Handle an event of a connection or of the director."""
+        if isinstance(event, Recomputed):
+            self.story.event(self._clock.now(), "Recomputed", event.channel, event.message.number, event.message.items)
+        else:
+            self.story.event(self._clock.now(), type(event).__name__, *event)
         match event:
             case seam.ConsumerUp(channel, _, next_, delivered):
                 self._outputs.channels[channel].consumer_up(next_, delivered)
@@ -515,6 +517,7 @@ class Element:
 
     def _carry_out(self, commands: Sequence[seam.Command]) -> None:
         for command in commands:
+            self.story.ordered(self._clock.now(), command)
             self._carry_out_by_type[type(command)](command)
 
     def _park(self, command: seam.Park) -> None:
@@ -543,7 +546,7 @@ class Element:
             self._host.acknowledge(channel, next_)
         for taken in self._captures.finished():
             self._host.checkpoint_durable(taken.durable, taken.bytes, taken.taken)
-            self._withheld.durable(taken.durable.id, taken.durable.tag)
+            self._withheld.durable(taken.durable)
             self._notify(taken.durable)
         if self._records is not None:
             self._records.tick(now)
@@ -552,10 +555,8 @@ class Element:
         for dropped in self._captures.dropped():
             self._notify(dropped)
         if seam.DeliveredUpTo in self._subscribed:
-            for channel, delivered in self._inputs.passed_positions():
-                if delivered != self._reported.get(channel):
-                    self._reported[channel] = delivered
-                    self._notify(seam.DeliveredUpTo(channel, delivered))
+            for channel, delivered in self._inputs.newly_passed():
+                self._notify(seam.DeliveredUpTo(channel, delivered))
         for stream, digests in self._outputs.tick():
             self._notify(seam.OutputDigested(stream, digests))
         self._notify(seam.Tick(now))
@@ -582,6 +583,7 @@ class Element:
         self._push_part(source, batch, position, born)
 
     def _push_part(self, source: str, batch: pa.RecordBatch, position: int, born: int) -> None:
+        self.story.event(self._clock.now(), "Read", source, position - batch.num_rows, batch.num_rows)
         outputs = self._engine.push(source, self.wrong_bits.rows(batch))
         self._ledger.begin()
         self._resume_points.read(source, batch, position)
@@ -590,6 +592,7 @@ class Element:
     def _advance(self, source: str, key: OrderKey) -> None:
         """The watermark of a source advances without rows."""
         if key > self._engine.reached(source):
+            self.story.event(self._clock.now(), "Watermark", source, key)
             outputs = self._engine.advance(source, key)
             self._ledger.begin()
             self._settle(outputs, 0)

@@ -75,6 +75,14 @@ class InputChannel:
         """Its merge has no more room in memory."""
         return self.merge_cursor is not None and self.merge_cursor.rows > self.max_rows
 
+    def validate(self) -> None:
+        """Raise for a broken invariant: items are accepted, then arrive at the merge, then pass."""
+        next_ = self.receiver.next
+        self.cursor.validate()
+        self.backlog.validate()
+        assert self.cursor.next <= next_, f"{self.id}: {self.cursor.next} was processed, and {next_} is expected"
+        assert self.cursor.end <= next_, f"{self.id}: {self.cursor.end} has arrived, and {next_} is expected"
+
     def cut(self) -> InletCut:
         taken, position = self.receiver.next, self.position
         return self.cursor.cut()._replace(taken=taken, taken_position=position, missed=self.record.missed)
@@ -149,6 +157,7 @@ class Inputs:
         self._retaining = [input_ for input_ in self.channels.values() if input_.retained is not None]
         self._merged = [input_ for input_ in self.channels.values() if input_.merge_cursor is not None]
         self.bounded: Callable[[InputChannel, OrderKey], OrderKey] = lambda input_, watermark: watermark  # of feedback
+        self._passed: dict[ChannelId, Delivered] = {}  # at the last call of `newly_passed`
         self.recomputed = [input_ for input_ in self.channels.values() if input_.receiver.retention == "recompute"]
 
     @property
@@ -173,6 +182,15 @@ class Inputs:
     def catching_up(self) -> bool:
         """Items are missing, or the producer of a recomputed channel has not yet reported where it resumes."""
         return bool(self.missing) or bool(self.silent)
+
+    def unread(self, *, blocked: bool) -> frozenset[ChannelId]:
+        """Channels not to read now: parked ones, and while a consumer has no room all but the admitted ones."""
+        strands = self.strands.items()
+        return frozenset(c for c, input_ in strands if input_.parked is not None or (blocked and not input_.admitted))
+
+    def positions(self) -> list[tuple[ChannelId, int, int]]:
+        """Channels with the items expected next, and those that operators process next."""
+        return [(input_.id, input_.receiver.next, input_.cursor.next) for input_ in self.channels.values()]
 
     def has_room(self, input_: InputChannel) -> bool:
         """Whether the merge may accept more of a channel: if it has room, and always if it waits for this channel."""
@@ -239,8 +257,9 @@ class Inputs:
         if reached.ts > record.reached:
             record.reached = reached.ts
 
-    def lags(self, input_: InputChannel) -> bool:
+    def lags(self, channel: ChannelId) -> bool:
         """No other channel of the same merge has a lower watermark."""
+        input_ = self.channels[channel]
         return all(
             input_.watermark <= other.watermark for other in self.channels.values() if other.target == input_.target
         )
@@ -251,10 +270,15 @@ class Inputs:
             keys_of_message(message, self._layout.shape(input_.id)), message.watermark
         )
 
-    def passed_positions(self) -> list[tuple[ChannelId, Delivered]]:
-        """What operators have processed of channels from replicas or copies: a crash would lose what is beyond."""
+    def newly_passed(self) -> list[tuple[ChannelId, Delivered]]:
+        """What operators have processed of channels from replicas or copies, if it is more than at the last call: a
+        crash would lose what is beyond.
+        """
         fed = [input_ for input_ in self.channels.values() if input_.receiver.retention in ("remember", "copy")]
-        return [(input_.id, Delivered(self._engine.reached(input_.target), ALL)) for input_ in fed]
+        passed = {input_.id: Delivered(self._engine.reached(input_.target), ALL) for input_ in fed}
+        changed = [(channel, at) for channel, at in passed.items() if at != self._passed.get(channel)]
+        self._passed = passed
+        return changed
 
     def delivered_by_copies(self) -> dict[ChannelId, Delivered]:
         """Delivered positions of channels from copies, for a copy that starts from this state."""
@@ -275,6 +299,11 @@ class Inputs:
                 input_.acknowledged = input_.receiver.next
                 acknowledgements.append((input_.id, input_.receiver.next))
         return acknowledgements
+
+    def validate(self) -> None:
+        """Raise for a broken invariant, between two calls of the engine."""
+        for input_ in self.channels.values():
+            input_.validate()
 
     # To the engine ----------------------------------------------------------------------------------------------------
 

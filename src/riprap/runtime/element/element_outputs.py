@@ -313,6 +313,13 @@ class Outputs:
         """Block all output, or unblock it."""
         self._halted = halted
 
+    def validate(self) -> None:
+        """Raise for a broken invariant, between two calls of the engine."""
+        for stream in self._streams.values():
+            for output in stream.channels:
+                output.validate()
+                assert output.announced == stream.announced, f"{output.id}: announced {output.announced}"
+
     @property
     def ready(self) -> bool:
         """Every consumer is known to be up or down."""

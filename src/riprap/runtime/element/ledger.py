@@ -322,6 +322,15 @@ class Ledger:
     def commit(self) -> None:
         self.cells[self._width] = 0
 
+    def validate(self) -> None:
+        assert not self.cells[self._width], "a call is still being counted"
+        for channel, record in self.inputs.items():
+            assert 0 <= record.missed <= record.next, f"{channel}: {record.missed} of {record.next} items missed"
+            assert record.retained_from <= record.next, f"{channel}: retained from {record.retained_from}"
+        for channel, missed in self.missed.items():
+            edges = [edge for range_ in missed.ranges for edge in range_]
+            assert edges == sorted(edges), f"{channel}: ranges of missed items overlap, {edges}"
+
     def settled(self) -> bytes:
         """All records, without a call that was not committed."""
         cells, width = self.cells, self._width

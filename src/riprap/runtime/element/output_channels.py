@@ -121,6 +121,11 @@ class OutputChannel:
         """As `ended`, published or not."""
         return self.ended
 
+    def validate(self) -> None:
+        """Raise for a broken invariant."""
+        assert self._last_before_end <= self._announced, f"{self.id}: announced {self._announced}"
+        assert self.emitted <= self.record.number, f"{self.id}: {self.emitted} items, counted {self.record.number}"
+
     def _watermark(self, born: int = 0) -> Message:
         kind = MessageKind.END if self.announced == END_KEY else MessageKind.WATERMARK
         return Message(
@@ -263,6 +268,10 @@ class HoldingOutput(OutputChannel):
             self._sent_watermark = self._last_before_end
         if self._send(self._watermark()):
             self._sent_watermark = self.announced
+
+    def validate(self) -> None:
+        super().validate()
+        self._held.validate()
 
     def _send(self, message: Message) -> bool:
         if not self._host.send(self.id, message, self._hole):

@@ -51,6 +51,9 @@ class RememberOutput(HoldingOutput):
             keys = keys_of_message(message, self.shape)
             self._ends.append((keys.at(len(keys.ts) - 1), message.number + message.items))
 
+    def validate(self) -> None:
+        self._held.validate()  # items are counted when they are sent, under other numbers
+
     # Activation -------------------------------------------------------------------------------------------------------
 
     def activate(self, term: int, *, plain: bool) -> None:

@@ -140,6 +140,14 @@ class ResendBuffer:
         """All was sent."""
         return self._spill is None and not self.unsent
 
+    def validate(self) -> None:
+        """Raise for a broken invariant."""
+        assert self._bytes == sum(map(size_of, self._memory)), "bytes are miscounted"
+        assert 0 <= self._sent <= len(self._memory), f"{self._sent} of {len(self._memory)} messages were sent"
+        assert 0 <= self._markers_sent <= len(self._markers), "sent markers are miscounted"
+        ends = [_end(message) for message in self._memory]
+        assert ends == sorted(ends), f"held items are out of order: {ends}"
+
     def _refill(self) -> None:
         while self._spill is not None and (self._bytes <= self._limit or self._sent == len(self._memory)):
             if self._read_to == self._spilled_to:

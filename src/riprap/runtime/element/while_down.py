@@ -155,6 +155,11 @@ class WhileDownOutput(OutputChannel):
         self._sent_to = message.number + message.items
         return True
 
+    def validate(self) -> None:
+        super().validate()
+        self._held.validate()
+        assert not (self._unsent and not self._shelving), f"{self.id}: a message of the shelf waits after its end"
+
     @property
     def blocked(self) -> bool:  # type: ignore[override]
         if self._shelving:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from riprap.graph.order_keys import OrderKey
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId
-from riprap.protocols.events import Publish
+from riprap.protocols.events import Durable, Publish
 from riprap.runtime.element.message_bytes import encode_message
 from riprap.runtime.element.output_channels import CommittedOutput, OutputChannel
 from riprap.runtime.messages import Message
@@ -46,9 +46,9 @@ class Withheld:
         if self._channels:
             self._captured[tag] = self._now()
 
-    def durable(self, id_: CheckpointId, tag: int) -> None:
+    def durable(self, durable: Durable) -> None:
         if self._channels:
-            self._marks[id_] = self._captured[tag]
+            self._marks[durable.id] = self._captured[durable.tag]
 
     def publish(self, command: Publish) -> None:
         """No effect for a checkpoint older than the one that this incarnation started from: it was published."""
