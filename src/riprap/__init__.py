@@ -42,6 +42,9 @@ _HOMES = {
     "run_bounded": "riprap.spark.bounded",
     "session": "riprap.spark.session",
     "assess": "riprap.api.public",
+    "measure": "riprap.api.public",
+    "protect": "riprap.api.public",
+    "Slo": "riprap.planner.slo",
     "model": "riprap.api.public",
     "plan": "riprap.api.public",
     "prove": "riprap.api.public",
@@ -54,6 +57,7 @@ __all__ = [
     "Engine",
     "Graph",
     "Rows",
+    "Slo",
     "Stream",
     "UserOperator",
     "apply",
@@ -65,9 +69,11 @@ __all__ = [
     "count",
     "full_replication",
     "ha_group",
+    "measure",
     "model",
     "persist",
     "plan",
+    "protect",
     "prove",
     "punctuated",
     "read_plan",
@@ -85,7 +91,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from riprap.api.public import assess, model, plan, prove, resume, run
+    from riprap.api.public import assess, measure, model, plan, protect, prove, resume, run
     from riprap.engine.engine import Engine
     from riprap.graph.aggregates import apply
     from riprap.graph.annotations import backup, checkpoint, continuous, full_replication, ha_group, persist, retain
@@ -94,6 +100,7 @@ if TYPE_CHECKING:
     from riprap.graph.plan_file import read_plan
     from riprap.graph.windows import count, punctuated, session_window, sliding, time, tumbling, unbounded, zero
     from riprap.operators.user import Rows, UserOperator
+    from riprap.planner.slo import Slo
     from riprap.spark.bounded import run_bounded
     from riprap.spark.session import session
     from riprap.testing.checker import check_operator

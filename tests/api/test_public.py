@@ -30,7 +30,7 @@ def test_every_name_resolves_and_is_described():
         assert value.__doc__, name
 
 
-@pytest.mark.parametrize("name", ["assess", "model", "plan", "prove", "resume", "run"])
+@pytest.mark.parametrize("name", ["assess", "measure", "model", "plan", "protect", "prove", "resume", "run"])
 def test_functions_of_the_loop_show_an_example(name):
     assert f"riprap.{name}(" in getattr(riprap, name).__doc__
 

@@ -23,12 +23,14 @@ from riprap.api import run as running
 from riprap.api.app_inputs import AnyApp, AnyInputs, as_graph, duration_text, input_paths
 from riprap.api.app_inputs import seconds as in_seconds
 from riprap.api.assess import Assessment, run_request
+from riprap.api.measure import measure_inputs
 from riprap.api.model import Prediction, describe_app, protections_of
 from riprap.api.model import model as predict
 from riprap.api.plan import ProtectionForBudget, plan_budget
+from riprap.api.protect import ProtectSettings, protect_app
 from riprap.api.prove_options import ProveOptions
 from riprap.api.recovery_plan import RecoveryPlan, plan_recovery
-from riprap.api.request import SCALES, AssessRequest
+from riprap.api.request import SCALES, AssessRequest, OutputScores
 from riprap.api.run import RunResult
 from riprap.api.run_options import ResumeOptions, RunOptions
 from riprap.base import files
@@ -38,6 +40,9 @@ from riprap.base.quantities import Duration, parse_duration
 from riprap.base.scratch import scratch
 from riprap.graph.graph import Graph
 from riprap.graph.plan_file import Plan, read_plan, write_plan
+from riprap.planner.measured import Measured
+from riprap.planner.slo import Slo
+from riprap.proof.protection_results import Protection
 from riprap.proof.verdict import Proof
 from riprap.san.replicate import in_threads
 from riprap.san.statistics import Precision
@@ -59,6 +64,43 @@ def assess(
     graph = as_graph(app)
     with _inputs(graph, inputs, options) as paths:
         return run_request(AssessRequest(graph, paths, **options), Path(out), spark=spark)
+
+
+def protect(
+    app: AnyApp,
+    inputs: AnyInputs = None,
+    *,
+    slo: Slo,
+    out: Path | str = "protection",
+    score: OutputScores = (),
+    spark: Any = None,
+    seed: int = 1,
+    **options: Any,
+) -> Protection:
+    """The cheapest protection that keeps every line of your objectives, proven by real kills.
+
+    Options are the fields of `riprap.api.protect.ProtectSettings`. The same call goes on after an interruption.
+
+        found = riprap.protect(app, "clicks.parquet", slo=riprap.Slo(recovery="5s", wrong="1%"), out="protection")
+        found.kept, found.price
+    """
+    graph = as_graph(app)
+    with _inputs(graph, inputs, {"seed": seed}) as paths:
+        settings = ProtectSettings(seed=seed, **options)
+        return protect_app(graph, paths, slo, Path(out), scores=score, settings=settings, spark=spark)
+
+
+def measure(app: AnyApp, inputs: AnyInputs = None, *, spark: Any = None, seed: int = 1, **options: Any) -> Measured:
+    """What operators do, how they recover, and what protecting them costs, from short real runs.
+
+    Options are those of `riprap.api.measure.measure_inputs`.
+
+        found = riprap.measure("bargain-discovery", kills=4)
+        found.operators["Aggregator"].restart
+    """
+    graph = as_graph(app)
+    with _inputs(graph, inputs, {"seed": seed}) as paths, scratch("measure") as directory:
+        return measure_inputs(graph, paths, directory, spark=spark, **options).measured
 
 
 def model(

@@ -14,9 +14,11 @@ from riprap.cli import (
     data,
     doctor,
     graph,
+    measure,
     model,
     plan,
     profile,
+    protect,
     prove,
     run,
     run_bounded,
@@ -25,8 +27,8 @@ from riprap.cli import (
 from riprap.cli.arguments import Commands
 
 _ORDER = (
-    "graph", "profile", "assess", "model", "plan", "run", "run-bounded", "prove", "compare", "reproduce", "stream",
-    "data", "doctor",
+    "protect", "measure", "graph", "profile", "assess", "model", "plan", "run", "run-bounded", "prove", "compare",
+    "reproduce", "stream", "data", "doctor",
 )  # fmt: skip
 
 
@@ -57,9 +59,11 @@ def _root() -> None:
 
 # The steps of the work with an app, then the tools.
 _DECLARE, _ASSESS, _MODEL, _PLAN, _RUN, _PROVE = "Declare", "Assess", "Model", "Plan", "Run", "Prove"
-_STREAMS, _OTHER = "Streams and data", "Other"
+_PROTECT, _STREAMS, _OTHER = "Protect", "Streams and data", "Other"
 
 app.command("graph", rich_help_panel=_DECLARE)(graph.command)
+app.command("protect", rich_help_panel=_PROTECT)(protect.command)
+app.command("measure", rich_help_panel=_PROTECT)(measure.command)
 app.command("profile", rich_help_panel=_DECLARE)(profile.command)
 app.command("assess", rich_help_panel=_ASSESS)(assess.command)
 app.command("model", rich_help_panel=_MODEL)(model.command)

@@ -40,6 +40,8 @@ class OperatorProfile:
     state_tuples: int  # in its state when the input ends, before the end closes windows
     state_bytes: int
     port_state: tuple[int, ...] = ()  # per input port: tuples of it in the state
+    peak_bytes: int = 0  # of its state, the most after any batch of input
+    peak_port: tuple[int, ...] = ()  # per input port: tuples of it in the state then
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ def profile(graph: Graph, inputs: Mapping[str, Iterable[pa.RecordBatch]], *, clo
     engine, timed = Engine(graph, watch=watch, clock=clock), Engine(graph, clock=clock)
     taken = 0.0
     open_, states = {source.name for source in graph.sources}, {}
+    peaks = _Peaks(engine)
     for name, batch in engine.events({name: chain(first_batches[name], rest) for name, rest in reading.items()}):
         if batch is None:
             open_.discard(name)
@@ -89,6 +92,7 @@ def profile(graph: Graph, inputs: Mapping[str, Iterable[pa.RecordBatch]], *, clo
         start = clock.monotonic()
         timed.end(name) if batch is None else timed.push(name, batch)
         taken += clock.monotonic() - start
+        peaks.look()
     seconds = _seconds(engine, timed)
     # The event time of the input, without the final flush: a window that the end closes may emit much later.
     counted = [port for source in graph.sources for port in per_second[source.name] if port.total]
@@ -112,6 +116,7 @@ def profile(graph: Graph, inputs: Mapping[str, Iterable[pa.RecordBatch]], *, clo
             ),
             seconds[spec.name] / total if total else 0.0,
             *states[spec.name],
+            *peaks.of(spec.name),
         )
     tuples = sum(sum(engine.statistics[source.name].tuples_in) for source in graph.sources)
     return Profile(graph.name, length, tuples, operators, tuple(map(_piece, timed.running)), taken)
@@ -120,6 +125,26 @@ def profile(graph: Graph, inputs: Mapping[str, Iterable[pa.RecordBatch]], *, clo
 def _state(operator: Operator, inputs: int) -> tuple[int, int, tuple[int, ...]]:
     """Tuples, bytes, and tuples of each input port."""
     return operator.size(), operator.snapshot().nbytes, tuple(operator.port_size(port) for port in range(inputs))
+
+
+class _Peaks:
+    """The largest state of each operator. Bytes are counted again when its tuples have grown by a part."""
+
+    _GROWN = 1.05
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._most = {spec.name: (0, 0, tuple[int, ...]()) for spec in engine.graph if any(spec.stateful)}
+
+    def look(self) -> None:
+        for name, (most, _, _) in self._most.items():
+            size = self._engine.operators[name].size()
+            if size > most * self._GROWN:
+                self._most[name] = _state(self._engine.operators[name], self._engine.graph[name].inputs)
+
+    def of(self, name: str) -> tuple[int, tuple[int, ...]]:
+        """Bytes, and tuples of each input port."""
+        return self._most[name][1:] if name in self._most else (0, ())
 
 
 def _seconds(apart: Engine, timed: Engine) -> dict[str, float]:
