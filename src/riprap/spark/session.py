@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from riprap.base.errors import MissingPrerequisite, UsageError
 from riprap.spark.launching import launched
 from riprap.spark.settings import FAILURES, hosting, local_hosting, settings
+from riprap.spark.slots import can_host
 
 # What calls into a dead JVM raise.
 JVM_GONE: tuple[type[Exception], ...] = (Py4JNetworkError, ConnectionError)
@@ -33,7 +34,10 @@ def session(spark: SparkSession | None = None, *, master: str | None = None, **c
             f"a Spark session on another master than {master} is already running in this process: "
             "stop it first, or pass that session"
         )
-    return _build(master or "local[*]", conf)
+    return _build(master, conf) if master is not None else _embed("local[*]", conf)
+
+
+_embedded: list[SparkSession] = []  # the session that was built here without a master of the caller's, if any
 
 
 def hosting_session(
@@ -41,9 +45,17 @@ def hosting_session(
 ) -> SparkSession:
     """A session that can host processing elements: like `session`, with unlimited retries and a warm daemon.
 
-    A local one gets a slot per element and a few spare ones, regardless of the number of cores.
+    A local one gets a slot per element and a few spare ones, regardless of the number of cores. An embedded one that
+    cannot host them, as the one of an assessment, ends: nobody else knows of it.
     """
-    return session(spark, master=None if _reusable(master) else hosting_master(elements, master), **hosting() | conf)
+    if spark is not None or master is not None:
+        return session(spark, master=hosting_master(elements, master), **hosting() | conf)
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        if active not in _embedded or can_host(active, elements):
+            return active
+        active.stop()
+    return _embed(hosting_master(elements), hosting() | conf)
 
 
 def hosting_master(elements: int, master: str | None = None) -> str:
@@ -54,15 +66,16 @@ def hosting_master(elements: int, master: str | None = None) -> str:
     return f"local[{slots.group(1)},{FAILURES}]" if slots else master
 
 
-def _reusable(master: str | None) -> bool:
-    return master is None and SparkSession.getActiveSession() is not None
-
-
 def _is_master(active: SparkSession, master: str) -> bool:
     try:
         return active.conf.get("spark.master") == master
     except Exception:  # a Connect session does not expose it
         return False
+
+
+def _embed(master: str, conf: dict[str, str]) -> SparkSession:
+    _embedded[:] = [_build(master, conf)]
+    return _embedded[0]
 
 
 def _build(master: str, conf: dict[str, str]) -> SparkSession:

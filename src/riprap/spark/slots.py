@@ -52,6 +52,12 @@ def check_hosting(spark: SparkSession, elements: int, clock: Clock) -> tuple[str
     return (*_about_spare_slots(slots, elements, local), *_about_the_daemon(spark))
 
 
+def can_host(spark: SparkSession, elements: int) -> bool:
+    """Whether a local session has the failure limit and the slots for that many elements."""
+    limit = failure_limit(spark.sparkContext.master, "1")
+    return limit >= FEWEST_FAILURES and sum(_slots(spark).executors) >= elements
+
+
 def check_executor_kill(spark: SparkSession) -> None:
     """Raise if killing an executor would kill the driver."""
     if is_local(spark):
