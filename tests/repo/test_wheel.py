@@ -1,4 +1,4 @@
-"""The wheel builds, has everything that the command needs, and works in an environment that has only its dependencies."""
+"""The wheel builds, has every module, and works in an environment that has only its dependencies."""
 
 import shutil
 import subprocess
