@@ -96,6 +96,10 @@ def test_plans_that_are_not_utf8(tmp_path, command):
     assert "it is not UTF-8 text" in refused(command, BARGAINS, "--plan", tmp_path / "plan.toml")
 
 
+def test_a_profile_is_not_written_as_if_it_were_json(tmp_path):
+    assert f"name it {tmp_path / 'p.toml'}" in refused("profile", BARGAINS, "--out", tmp_path / "p.json")
+
+
 def test_other_files_that_are_not_utf8(tmp_path):
     for name in ("t.json", "p.toml", "p.json"):
         (tmp_path / name).write_bytes(b"\xff\xfe{}")

@@ -36,7 +36,7 @@ from riprap.runtime.layout import Layout, arrange
 from riprap.runtime.run_context import Run
 from riprap.streams import PersistentStream
 
-PATIENCE = 300.0  # seconds; only how long a test that fails takes
+PATIENCE = 900.0  # seconds; only how long a test that fails takes
 ROWS = 10_000
 RATE = 4_000.0
 SILENCE = 3.0

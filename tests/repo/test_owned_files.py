@@ -64,6 +64,16 @@ def test_one_module_opens_files_in_directories_that_we_own():
     assert not idle, f"these need no exception: {idle}"
 
 
+def test_temporary_files_are_where_the_next_command_finds_them():
+    """What a killed process leaves in a scratch directory goes with the next command; anything else stays for ever."""
+    users = {
+        str(path.relative_to(SRC))
+        for path in SRC.rglob("*.py")
+        if re.search(r"^\s*(import|from) tempfile", path.read_text(), re.M)
+    }
+    assert users == {"base/scratch.py", "san/compiled.py"}  # the latter in the user's cache
+
+
 @pytest.mark.parametrize(
     "text",
     [

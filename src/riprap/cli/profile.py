@@ -42,6 +42,8 @@ def command(
     from riprap.engine.profile import write_profile
 
     output_file(out)
+    if out is not None and out.suffix == ".json":  # `--profile` would read it as JSON
+        raise UsageError(f"--out {out}: a profile is TOML; name it {out.with_suffix('.toml')}")
     seconds = parse_duration(duration) / 1e6
     if seconds < 1:
         raise UsageError(f"--for {duration}: elements report their costs once a second; write a time of 1s or more")
