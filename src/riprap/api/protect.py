@@ -38,7 +38,7 @@ from riprap.api.replayed_inputs import ReplayedInputs, replayed
 from riprap.api.request import OutputScores, score_functions
 from riprap.base import files
 from riprap.base.documents import read_json
-from riprap.base.errors import UsageError
+from riprap.base.errors import PlanError, UsageError
 from riprap.base.owner import is_empty, owned
 from riprap.base.quantities import Duration
 from riprap.engine.identity import content_digest
@@ -220,12 +220,25 @@ class _Steps:
         return bool(wrong_with(self.graph, plan_of(self.graph, Outcome(chosen, 0, {}, {}))))
 
     def _infeasible(self, problem: ProtectionProblem) -> Infeasible:
-        lines = tuple(conflict(problem, self._refuses))
+        """Conflicts one after the other, until the rest can be met; nearest values with the lines of other conflicts
+        left out."""
+        groups: list[list[Line]] = []
+        rest = problem
+        while cheapest(rest, self._refuses) is None:
+            groups.append(conflict(rest, self._refuses))
+            if not groups[-1]:
+                raise PlanError(f"no protection of {problem.app} can run, whatever it may suffer: check the app")
+            for line in groups[-1]:
+                rest = rest.with_line(line, None)
         found: dict[Line, tuple[int, int] | None] = {}
-        for line in lines:
-            value = nearest(problem, line, self._refuses)
-            found[line] = None if value is None else (value[0], value[1].price)
-        return Infeasible(lines, found)
+        for group in groups:
+            alone = problem
+            for line in (line for other in groups if other is not group for line in other):
+                alone = alone.with_line(line, None)
+            for line in group:
+                value = nearest(alone, line, self._refuses)
+                found[line] = None if value is None else (value[0], value[1].price)
+        return Infeasible(tuple(found), found)
 
     def _proof(
         self, number: int, problem: ProtectionProblem, best: Outcome, measured: Measured, effects: AssessedEffects,

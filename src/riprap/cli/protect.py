@@ -56,7 +56,7 @@ def command(
     paths = input_paths(graph, input, tuples, seed)
     chosen = ProtectSettings(kills, speed, seed=seed)
     if quick:
-        chosen = ProtectSettings(1, speed, 30.0, 4, 3.0, checks=False, seed=seed)
+        chosen = ProtectSettings(1, speed, 24.0, 4, 2.5, checks=False, seed=seed)
     directory = out or Path(f"protection-{graph.name}")
     said = [""]
 
