@@ -123,8 +123,7 @@ class _Steps:
         self.replay, self.tell, self.warn, self._spark, self._master = replay, tell, warn, spark, master
         self.windows = {sink.name: slo.of(sink.name).window for sink in graph.sinks}
 
-    @property
-    def spark(self) -> Any:
+    def _session(self) -> Any:
         """Made when it is needed first: a finished protection needs none."""
         if self._spark is None:
             self._spark = hosting_session(len(self.graph.order), master=self._master)
@@ -169,7 +168,7 @@ class _Steps:
             return Measurements(read_measured(path), read_run(kills).outcomes)
         files.remove_tree(self.out / "measuring")
         found = measure_app(
-            self.graph, self.replay, self.out / "measuring", spark=self.spark, kills=self.settings.measure_kills,
+            self.graph, self.replay, self.out / "measuring", spark=self._session(), kills=self.settings.measure_kills,
             seconds=self.settings.measure_seconds, checks=self.settings.checks,
             say=lambda what, left: self.tell(1, what, left), warn=self.warn,
         )  # fmt: skip
@@ -252,7 +251,7 @@ class _Steps:
         files.write_text(place / "plan.toml", text)
         ahead = predicted(self.graph, measured, effects, best, self.replay.speed)
         runs = prove_plan(
-            self.graph, plan, self.replay, ahead, place, counting, times=self.settings.kills, spark=self.spark,
+            self.graph, plan, self.replay, ahead, place, counting, times=self.settings.kills, session=self._session,
             seed=self.settings.seed, tell=lambda what, left: self.tell(4, what, left), warn=self.warn,
         )  # fmt: skip
         kills = tuple(one for run in runs for one in run.outcomes)

@@ -55,10 +55,11 @@ def plan_of(graph: Graph, outcome: Outcome) -> Plan:
 
 def prove_plan(
     graph: Graph, plan: Plan, replay: ReplayedInputs, predictions: Mapping[str, ElementPrediction], directory: Path,
-    counting: Counting, *, times: int, spark: Any, seed: int = 1, tell: Callable[[str, float], None],
+    counting: Counting, *, times: int, session: Callable[[], Any], seed: int = 1, tell: Callable[[str, float], None],
     warn: Callable[[str], None],
 ) -> list[ProofRun]:  # fmt: skip
-    """Kills every element `times` times. Runs that a directory has from before are not repeated."""
+    """Kills every element `times` times. Runs that a directory has from before are not repeated; `session` is called
+    for others."""
     protected = plan.apply(graph)
     expected = expected_rows(protected, replay.run)
     waiting = [(name, bool(number % 2)) for number in range(times) for name in predictions]
@@ -75,7 +76,7 @@ def prove_plan(
             place = directory / f"run-{len(runs) + 1}"
             files.remove_tree(place)
             run = run_with_kills(
-                graph, plan, replay, chosen, place, counting, spark=spark, expected=expected, warn=warn
+                graph, plan, replay, chosen, place, counting, spark=session(), expected=expected, warn=warn
             )
             files.remove_tree(place)
             costs = {name: Cost(**cost) for name, cost in run.summary["costs"].items()}
