@@ -80,6 +80,13 @@ def joined_to_table(how, on):
     return build
 
 
+def _halves(batches):
+    """Rows with an even `l`, twice."""
+    for batch in batches:
+        rows = [row for row, value in enumerate(batch["l"].to_pylist()) if value is not None and value % 2 == 0]
+        yield batch.take(pa.array([row for row in rows for _ in range(2)], pa.int64()))
+
+
 AT_EXPIRY = {"left": "s", "right": "d", "full": "kb", "left_semi": "f", "left_anti": "l"}
 TABLES = {"inner": "d", "left": "sb", "left_semi": "f", "left_anti": ""}
 OPERATORS = {
@@ -95,6 +102,10 @@ OPERATORS = {
     "inner join on a long": joined("inner", (count(3), count(2)), "l"),
     **{f"{how} join at expiry": joined_at_expiry(how, on) for how, on in AT_EXPIRY.items()},
     **{f"{how} join with a table": joined_to_table(how, on) for how, on in TABLES.items()},
+    "python columns": lambda left, right: left.map_python(
+        "same", lambda d, s: repr((d, s)), "d", "s", returns="string", name="O"
+    ),
+    "python batches": lambda left, right: left.map_batches(_halves, SCHEMA, name="O"),
     "first of a float": lambda left, right: left.drop_duplicates("f", within="1s", name="O"),
     "first of two": lambda left, right: left.drop_duplicates("d", "t", name="O"),
     **{

@@ -19,7 +19,7 @@ from riprap.base.errors import UsageError, known
 from riprap.expressions.ast import ColumnRef
 from riprap.faults.models import ALTERS, KEPT, FaultKind, StateOutcome
 from riprap.graph.graph import Graph
-from riprap.graph.specs import Functor, Join, JoinTable, OperatorSpec, Scan, Sink, Source
+from riprap.graph.specs import Functor, Join, JoinTable, MapBatches, MapPython, OperatorSpec, Scan, Sink, Source
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,8 @@ def _reason(graph: Graph, spec: OperatorSpec, kind: FaultKind, state: StateOutco
 
 
 def _computes(spec: OperatorSpec) -> bool:
+    if isinstance(spec, MapPython | MapBatches):
+        return True
     if isinstance(spec, JoinTable):
         return spec.adds_columns
     projections = spec.projections if isinstance(spec, Functor | Join | Scan) else None

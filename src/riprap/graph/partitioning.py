@@ -17,6 +17,8 @@ from riprap.graph.specs import (
     Functor,
     Join,
     JoinTable,
+    MapBatches,
+    MapPython,
     OperatorSpec,
     Scan,
     Sort,
@@ -120,8 +122,11 @@ def lineage_of(graph: Graph) -> dict[str, Lineage]:
 def _passed(spec: OperatorSpec, inputs: list[Lineage]) -> Lineage:
     if isinstance(spec, Source):
         return {name: frozenset(((spec.name, name),)) for name in spec.schema.names}
-    if isinstance(spec, UserDefined):
+    if isinstance(spec, UserDefined | MapBatches):
         return {}
+    if isinstance(spec, MapPython):
+        made = {column.name for column in spec.added}
+        return {name: origins for name, origins in inputs[0].items() if name not in made}
     if isinstance(spec, Aggregate):
         return {name: inputs[0][name] for name in spec.by if name in inputs[0]}
     if isinstance(spec, Join):

@@ -1,15 +1,19 @@
 """The methods of a stream for Spark's relational operators."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
 
 from riprap.base.errors import GraphError
 from riprap.base.quantities import Duration, parse_duration
 from riprap.expressions import Expression
 from riprap.graph.builder_text import Protect, annotations_of, parse_column, parse_expression
+from riprap.graph.spec_python import Call, MapBatches, MapPython, PythonColumn
 from riprap.graph.spec_relational import DropDuplicates, ExpiringJoin, JoinTable
 from riprap.graph.specs import Aggregate, Delay, Functor, Join, OperatorSpec
 from riprap.graph.static_table import StaticTable
+from riprap.graph.types import SchemaLike, schema_of
 from riprap.graph.windows import Session, Time, Window
 
 if TYPE_CHECKING:
@@ -19,7 +23,7 @@ On = str | Sequence[str | tuple[str, str]]
 
 
 class RelationalMethods:
-    """The part of `Stream` with joins, duplicates and window times."""
+    """The part of `Stream` with joins, duplicates, window times and Python functions."""
 
     def join(
         self,
@@ -136,6 +140,67 @@ class RelationalMethods:
             name=name, delay=Duration(-back), annotations=annotations_of(protect), parallelism=parallelism
         )  # fmt: skip
         return self._added(delay)
+
+    def map_python(
+        self,
+        column: str,
+        function: Callable[..., Any],
+        *arguments: str,
+        returns: str | pa.DataType,
+        call: Call = "rows",
+        deterministic: bool = True,
+        name: str,
+        protect: Protect = (),
+        parallelism: int = 1,
+    ) -> "Stream":
+        """Add or replace a column that a Python function computes: see `riprap.graph.specs.MapPython`.
+
+        `arguments` are expressions. With `call` "rows" the function gets the values of one row, as Spark's `udf`; with
+        "pandas" Series, as its `pandas_udf`; with "arrow" Arrow arrays; with "pandas iterator" or "arrow iterator" an
+        iterator of them. What it returns for a row must not depend on other rows.
+        """
+        made = PythonColumn(
+            column,
+            function,
+            tuple(parse_expression(name, text) for text in arguments),
+            schema_of({column: returns}).field(0).type,
+            call,
+        )
+        spec = MapPython(
+            name=name,
+            added=(made,),
+            is_deterministic=deterministic,
+            annotations=annotations_of(protect),
+            parallelism=parallelism,
+        )
+        return self._added(spec)
+
+    def map_batches(
+        self,
+        function: Callable[..., Any],
+        schema: SchemaLike,
+        *,
+        pandas: bool = False,
+        deterministic: bool = True,
+        name: str,
+        protect: Protect = (),
+        parallelism: int = 1,
+    ) -> "Stream":
+        """Call a function with an iterator of Arrow batches, or `pandas` frames: see `riprap.graph.specs.MapBatches`.
+
+        As Spark's `mapInArrow` and `mapInPandas`. It yields batches with the columns of `schema`, and must not depend
+        on where batches end, which is checked.
+        """
+        spec = MapBatches(
+            name=name,
+            function=function,
+            schema=schema_of(schema),
+            pandas=pandas,
+            is_deterministic=deterministic,
+            annotations=annotations_of(protect),
+            parallelism=parallelism,
+        )
+        return self._added(spec)
 
     @property
     def _stream(self) -> "Stream":

@@ -5,6 +5,7 @@ module lists all kinds of operators.
 """
 
 from riprap.graph.spec_base import Columns, OperatorSpec, PartitionKey, user_columns
+from riprap.graph.spec_python import MapBatches, MapPython
 from riprap.graph.spec_relational import DropDuplicates, ExpiringJoin, JoinTable
 from riprap.graph.spec_scan import Scan
 from riprap.graph.spec_stateless import Delay, Functor, Punctor, Sink, Source, Split, Union, UserDefined
@@ -20,6 +21,8 @@ __all__ = [
     "Functor",
     "Join",
     "JoinTable",
+    "MapBatches",
+    "MapPython",
     "OperatorSpec",
     "PartitionKey",
     "Punctor",

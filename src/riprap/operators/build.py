@@ -15,6 +15,8 @@ from riprap.graph.specs import (
     Functor,
     Join,
     JoinTable,
+    MapBatches,
+    MapPython,
     OperatorSpec,
     Punctor,
     Scan,
@@ -32,6 +34,8 @@ from riprap.operators.distinct import DropDuplicatesOperator
 from riprap.operators.expiring_join import ExpiringJoinOperator
 from riprap.operators.functor import DelayOperator, FunctorOperator, PunctorOperator, SplitOperator, narrowed
 from riprap.operators.join import JoinOperator
+from riprap.operators.map_batches import MapBatchesOperator
+from riprap.operators.map_python import MapPythonOperator
 from riprap.operators.scan import ScanOperator
 from riprap.operators.sort import SortOperator
 from riprap.operators.table_join import TableJoinOperator
@@ -56,6 +60,8 @@ CLASSES: dict[type[OperatorSpec], type[Operator]] = {
     ExpiringJoin: ExpiringJoinOperator,
     JoinTable: TableJoinOperator,
     DropDuplicates: DropDuplicatesOperator,
+    MapPython: MapPythonOperator,
+    MapBatches: MapBatchesOperator,
     Sort: SortOperator,
     Barrier: BarrierOperator,
     Punctor: PunctorOperator,

@@ -30,6 +30,8 @@ from riprap.graph.specs import (
     Functor,
     Join,
     JoinTable,
+    MapBatches,
+    MapPython,
     OperatorSpec,
     Punctor,
     Scan,
@@ -73,6 +75,8 @@ _WHY: dict[type[OperatorSpec], str] = {
     DropDuplicates: "it looks up the keys of a whole batch at once",
     ExpiringJoin: "it emits tuples when they leave their windows",
     JoinTable: "it looks up the rows of a table for a whole batch at once",
+    MapBatches: "it is a Python function",
+    MapPython: "it calls Python functions",
     UserDefined: "it is user-defined code",
 }
 

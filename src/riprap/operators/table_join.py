@@ -6,12 +6,13 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
-from riprap.graph.order_keys import KEY_COLUMNS, OrderKey
+from riprap.graph.order_keys import KEY_COLUMNS
 from riprap.graph.specs import JoinTable, user_columns
-from riprap.operators.columns import LATE_N, Numbering, batch_of, key_columns, keys_of, renumbered_watermark, taken
-from riprap.operators.contract import Channel, Emission, Operator, OperatorState, Punctuation, Setting
+from riprap.operators.columns import batch_of, key_columns, keys_of, taken
+from riprap.operators.contract import Channel, Emission, Setting
 from riprap.operators.functor import narrowed
 from riprap.operators.groups import GroupTable
+from riprap.operators.numbered import NumberedOperator
 from riprap.operators.strings import StringPool
 
 _STRANGERS = 65_536  # keys that the table does not have, which may be remembered
@@ -51,7 +52,7 @@ class TableIndex:
         return pairs, self._order[first[pairs] + within]
 
 
-class TableJoinOperator(Operator):
+class TableJoinOperator(NumberedOperator):
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
         self.spec = spec = cast(JoinTable, setting.spec)
@@ -71,8 +72,7 @@ class TableJoinOperator(Operator):
         else:
             read = frozenset[str]().union(*(user_columns(e) for n, e in spec.projections if n in setting.wanted[0]))
             self._shown = [name for name in shown.names if name in read]
-        self._renumbers = spec.several
-        self._numbering = Numbering()
+        self.renumbers = spec.several
 
     def process(self, channel: Channel, batch: pa.RecordBatch) -> list[Emission]:
         self.version += batch.num_rows
@@ -98,8 +98,8 @@ class TableJoinOperator(Operator):
         if self.spec.projections is not None:
             columns = {name: bound.evaluate(shown) for name, bound in self._projections}
             shown = batch_of(columns | {name: shown.column(name) for name in KEY_COLUMNS if name in shown.schema.names})
-        if self._renumbers:
-            own = self._numbering.number(keys_of(batch, self.setting.shapes[0]).rows(rows))
+        if self.renumbers:
+            own = self.numbering.number(keys_of(batch, self.setting.shapes[0]).rows(rows))
             shown = batch_of(_user(shown) | key_columns(own, self.setting.output_shapes[0]))
         return [Emission(0, shown, rows)]
 
@@ -116,26 +116,6 @@ class TableJoinOperator(Operator):
                 columns[name] = self._table.column(name).take(pa.array(found, mask=found < 0))
         columns |= {name: taken(own.column(name), rows) for name in KEY_COLUMNS if name in own.schema.names}
         return batch_of(columns)
-
-    def late(self, channel: Channel, batch: pa.RecordBatch, at: OrderKey) -> list[Emission]:
-        with self._numbering.apart(LATE_N if self.setting.shapes[0].n else 0):
-            return self.process(channel, batch)
-
-    def punctuate(self, channel: Channel, punctuation: Punctuation) -> list[Emission]:
-        key = self._numbering.key(punctuation.key) if self._renumbers else punctuation.key
-        return [Emission(0, Punctuation(key))]
-
-    def output_watermark(self, key: OrderKey) -> OrderKey:
-        return renumbered_watermark(key, self.setting.shapes) if self._renumbers else key
-
-    # The numbering is the only state; it belongs to no key.
-
-    def snapshot(self) -> OperatorState:
-        return OperatorState(self.version, None, self._numbering.scalars())
-
-    def restore(self, parts: Sequence[OperatorState]) -> None:
-        super().restore(parts)
-        self._numbering.restore(parts[-1].scalars)
 
 
 def _user(batch: pa.RecordBatch) -> dict[str, pa.Array]:
