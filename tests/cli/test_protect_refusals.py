@@ -37,3 +37,13 @@ def test_a_score_that_does_not_fit(tmp_path):
 def test_no_objectives_and_no_file(tmp_path):
     assert "write it to a file" in str(refused("protect", APP))
     assert "none.toml" in str(refused("protect", APP, "--slo", str(tmp_path / "none.toml")))
+
+
+def test_a_score_that_raises_does_so_before_anything_starts(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "raising_scores.py").write_text("def precision(rows):\n    return rows['gain'].to_pylist()[0] / 0\n")
+    text = "[sinks.Sink]\nscore_at_least = 0.9"
+    message = said(tmp_path, text, "--score", "Sink=raising_scores:precision", "--tuples", "5000")
+    assert "precision" in message
+    assert "ZeroDivisionError" in message

@@ -82,7 +82,7 @@ def test_objectives_that_cannot_be_met_name_the_line_and_its_nearest_value():
     assert not found.kept
     page = protection_report(found)
     assert "2500ms" in page or "2.5" in page
-    assert "cannot be met: Out: up to date again within is in the way" in page
+    assert "cannot be met: Out: time until up to date is in the way" in page
 
 
 def test_damage_is_in_the_words_of_the_user():

@@ -41,6 +41,7 @@ from riprap.base.documents import read_json
 from riprap.base.errors import PlanError, UsageError
 from riprap.base.owner import is_empty, owned
 from riprap.base.quantities import Duration
+from riprap.base.scratch import scratch
 from riprap.engine.identity import content_digest
 from riprap.faults.scoring import Score
 from riprap.faults.sink_damage import DamageSettings, sink_damage
@@ -73,6 +74,7 @@ from riprap.spark.session import hosting_session
 ROUNDS = 3  # of plans; each is proven
 KILLS = 5  # of each element in a proof
 _SHARE_OF_RUN = 0.3  # a checkpoint interval longer than this part of a run would not be seen in it
+_TRIED = 10.0  # seconds of a run, whose output every score is tried on before anything starts
 _FACTORS = (0.5, 1.0, 2.5)  # outages that are assessed, times the median
 
 _ANOTHER = {
@@ -106,8 +108,9 @@ def protect_app(
     given = score_functions(graph, scores) if scores else {}
     slo.check(graph, sorted(given))
     graph, out = bare(graph), files.real(out)
+    _try_scores(graph, inputs, given, settings)
     with owned(out, "protection"):
-        _claim(out, graph, inputs, slo, scores, settings)
+        _claim(out, graph, inputs, slo, given, settings)
         replay = replayed(graph, inputs, out / "inputs", speed=settings.speed, longest=settings.longest)
         steps = _Steps(graph, slo, out, given, settings, replay, spark, master, tell, warn)
         return steps.run(command)
@@ -287,8 +290,27 @@ class _Steps:
         return found
 
 
+def _try_scores(
+    graph: Graph, inputs: Mapping[str, Path], scores: Mapping[str, Score], settings: ProtectSettings
+) -> None:
+    """Raises if the user's own function fails on the output of a part of the input."""
+    if not scores:
+        return
+    with scratch("score") as place:
+        replay = replayed(graph, inputs, place, speed=settings.speed, longest=_TRIED)
+        for name, rows in expected_rows(graph, replay.run).items():
+            if name in scores:
+                for batch in rows.to_batches():
+                    scores[name].over(scores[name].values(batch))
+
+
 def _claim(
-    out: Path, graph: Graph, inputs: Mapping[str, Path], slo: Slo, scores: OutputScores, settings: ProtectSettings
+    out: Path,
+    graph: Graph,
+    inputs: Mapping[str, Path],
+    slo: Slo,
+    scores: Mapping[str, Score],
+    settings: ProtectSettings,
 ) -> None:
     """Raises if the directory holds another protection."""
     asked = replace(slo, where="")
@@ -297,7 +319,7 @@ def _claim(
         "graph": graph.fingerprint,
         "inputs": {name: content_digest(path) for name, path in inputs.items()},
         "objectives": blake2b(repr(asked).encode(), digest_size=8).hexdigest(),
-        "scores": blake2b(_described(scores).encode(), digest_size=8).hexdigest(),
+        "scores": {name: score.text for name, score in scores.items()},
         "settings": asdict(settings),
     }
     path = out / "request.json"
@@ -313,7 +335,3 @@ def _claim(
                 f"{out} holds a protection of another {_ANOTHER[name]}: "
                 "give another directory with --out, or remove this one"
             )
-
-
-def _described(scores: OutputScores) -> str:
-    return repr(sorted(map(str, scores.items() if isinstance(scores, Mapping) else [scores])))

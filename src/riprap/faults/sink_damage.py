@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from riprap.base.errors import UsageError
 from riprap.base.quantities import LONGEST, Duration
 from riprap.engine.inputs import read_file
 from riprap.faults.divided import dividing_columns, runs_by_key
@@ -84,6 +85,8 @@ def sink_damage(
                         kept.setdefault(sink, []).append(hurt)
                 done += 1
                 tell(done, total)
+        except UsageError:  # of a score
+            raise
         except Exception as error:  # a trial may fail in a user's operator
             unknown[name] = str(error) or type(error).__name__
             continue

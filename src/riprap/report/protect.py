@@ -16,7 +16,7 @@ from riprap.proof.protection_results import Protection, ProtectionRound
 from riprap.report import page as p
 
 _TITLES = {
-    "recovery": "up to date again within", "wrong": "rows missing or wrong", "wrong_for": "right again after",
+    "recovery": "time until up to date", "wrong": "rows missing or wrong", "wrong_for": "time until right again",
     "exactly_once": "exactly once", "score_at_least": "score at least", AVAILABILITY: "time behind",
 }  # fmt: skip
 _MONTH = 730.0  # hours
