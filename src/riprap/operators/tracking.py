@@ -50,7 +50,7 @@ class FrameEvents(NamedTuple):
 
 
 class FrameCounts:
-    """How many windows have each frame as their base, or as their origin; and the least such frame."""
+    """The number of windows per base frame, or per origin frame, and the lowest frame that has any."""
 
     def __init__(self) -> None:
         self._first = 0  # frame of the first entry

@@ -28,7 +28,7 @@ def share(problem: Problem) -> Solution:
 
 
 def _on_long_paths(problem: Problem, backups: np.ndarray) -> set[int]:
-    """Tasks without a backup that are on a path too long for its end, and not its end."""
+    """Tasks without a backup that lie on a path whose last task misses its bound, except that last task."""
     latency = problem.latency(backups)
     excess = _excess(problem, backups)
     edges = problem.topology.forward

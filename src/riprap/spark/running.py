@@ -217,7 +217,7 @@ class _Driver:
             self._requested.append((due, pe))
 
     def _kill(self, pid: int, victims: Sequence[PeStatus]) -> bool:
-        """Kill a process of this machine, and with it these elements; whether it existed."""
+        """Kill a local process that runs these elements. Returns False if it no longer existed."""
         for status in victims:
             if status.host != self._address:  # the process id means nothing here
                 raise UsageError(f"`kill`: {status.pe} runs on {status.host}, and only processes here can be killed")

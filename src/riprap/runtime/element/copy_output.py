@@ -110,7 +110,7 @@ class CopyOutput(HoldingOutput):
             self._start_sending(next_, delivered)
 
     def _beyond(self, delivered: Delivered) -> bool:
-        """The consumer has all items that this copy does not hold, and all items of their last key."""
+        """Whether the consumer has received every item that is older than those this copy holds."""
         since = self.since.key
         return not self.since.items or delivered.key > since or (delivered.key == since and delivered.items == ALL)
 
