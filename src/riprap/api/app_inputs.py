@@ -7,7 +7,7 @@ seconds("2s"), seconds(timedelta(seconds=2)), seconds(2.0)
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -21,6 +21,7 @@ from riprap.base import files
 from riprap.base.errors import UsageError, known
 from riprap.base.quantities import parse_duration
 from riprap.base.scratch import scratch
+from riprap.engine.inputs import read_file
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
 
@@ -57,11 +58,30 @@ def input_paths(graph: Graph, inputs: AnyInputs, beside: Path | None = None) -> 
                 if beside is not None:
                     files.make(files.real(beside.parent))
                     paths[name] = beside.with_name(f"{beside.name}-{name}.parquet")
-                pq.write_table(_table(name, given), paths[name])
+                pq.write_table(_table(f"the input of source {name}", given), paths[name])
         yield paths
 
 
-def _table(name: str, given: Any) -> pa.Table:
+def independent_rows(oracle: Callable[..., Any], paths: Mapping[str, Path]) -> dict[str, pa.Table]:
+    """What the user's own form of an app returns for these inputs, by sink."""
+    from riprap.spark.session import session
+
+    spark = session()
+    frames = {}
+    for name, path in paths.items():
+        if path.suffix == ".parquet":
+            frames[name] = spark.read.parquet(str(path))
+        else:
+            frames[name] = spark.createDataFrame(pa.Table.from_batches(list(read_file(path))))
+    found = oracle(frames)
+    if not isinstance(found, Mapping):
+        raise UsageError(
+            f"the oracle returned a {type(found).__name__}: return a mapping from sinks to DataFrames or Arrow tables"
+        )
+    return {str(name): _table(f"the oracle's result for sink {name}", rows) for name, rows in found.items()}
+
+
+def _table(what: str, given: Any) -> pa.Table:
     """Arrow tables, and frames that convert themselves: `toArrow` (Spark), `to_arrow` (Polars), or pandas."""
     if isinstance(given, pa.Table):
         return given
@@ -70,9 +90,7 @@ def _table(name: str, given: Any) -> pa.Table:
             return getattr(given, method)()
     if hasattr(given, "columns") and hasattr(given, "dtypes"):
         return pa.Table.from_pandas(given, preserve_index=False)
-    raise UsageError(
-        f"the input of source {name} cannot be a {type(given).__name__}: give a path, an Arrow table or a DataFrame"
-    )
+    raise UsageError(f"{what} cannot be a {type(given).__name__}: give a path, an Arrow table or a DataFrame")
 
 
 def seconds(given: str | float | timedelta) -> float:

@@ -18,13 +18,14 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from riprap.api.app_inputs import as_graph
+from riprap.api.app_inputs import as_graph, independent_rows
 from riprap.api.predicted_effects import read_assessed, with_effects
 from riprap.api.prove_options import ProveOptions
 from riprap.api.request import score_functions
 from riprap.api.run import Inputs, resume, run
 from riprap.api.run_options import RunOptions
 from riprap.api.run_settings import settings_of
+from riprap.apps.catalogue import load_function
 from riprap.base import files
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.errors import CheckFailed, DataError, MissingPrerequisite, RiprapError, UsageError
@@ -38,6 +39,7 @@ from riprap.graph.graph import Graph
 from riprap.graph.plan_file import parse_plan
 from riprap.planner.topology_files import read_profile, read_recovery
 from riprap.proof.fault_kinds import KINDS
+from riprap.proof.independent import disagreements
 from riprap.proof.injector import RUN, Injector, read_observations
 from riprap.proof.oracle import difference, expected_rows, found_rows, streams_of
 from riprap.proof.prediction import paces_at, predictions
@@ -80,6 +82,9 @@ def prove(
     `riprap profile --recovery`, for predictions.
     `assessed`: the directory of an assessment; its predictions and the model's are compared with the measured effect of
     each fault.
+    `oracle`: a function, or `module:function`, that takes a mapping from sources to Spark DataFrames and returns one
+    from sinks to DataFrames or Arrow tables. It states the app again, for example in Spark SQL; without it, a proof is
+    independent of runtime and recovery, but not of the operators.
     `osf`: output score functions, as for `assess`; the score of the output is compared with the expected score.
     """
     asked = made(ProveOptions, options)
@@ -106,6 +111,7 @@ def prove(
             f"{show_duration(restart)} to restart; give a longer bound"
         )
     scores = score_functions(layout.graph, asked.osf) if asked.osf else {}
+    oracle = load_function(asked.oracle) if isinstance(asked.oracle, str) else asked.oracle
     assessment = read_assessed(Path(asked.assessed), layout.graph, asked.osf) if asked.assessed is not None else None
     choices = _choices(layout, asked.kinds, local=asked.master is None or asked.master.startswith("local["))
     schedule = (
@@ -123,6 +129,7 @@ def prove(
     with owned(directory, "proof"):  # removed if Spark does not start
         summary = _run_through(directory, schedule, arguments, tell, warn)
     expected = expected_rows(layout.graph, paths)
+    differing_app = () if oracle is None else disagreements(expected, independent_rows(oracle, paths))
     found = {name: found_rows(Path(summary["sinks"][name]["path"]), rows.schema) for name, rows in expected.items()}
     compared = {name: difference(rows, found[name]) for name, rows in expected.items()}
     sinks = {name: verdict for name, (verdict, _) in compared.items()}
@@ -138,6 +145,7 @@ def prove(
         results(schedule, read_observations(directory), predicted, summary["corruptions"]), sinks, summary,
         bound=recovery, seed=asked.seed,
     )  # fmt: skip
+    proof = replace(proof, broken=(*differing_app, *proof.broken))
     proof = replace(proof, scores=qualities(scores, expected, {name: rows.rows for name, rows in found.items()}))
     if assessment is not None:
         members = {pe.id: pe.fragment.members for pe in layout.pes}

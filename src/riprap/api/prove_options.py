@@ -41,6 +41,9 @@ class ProveOptions:
     osf: Any = option(
         (), "Output score function: sum(gain), module:function; SINK=… for several sinks. Repeatable.", repeated=True
     )
+    oracle: Any = option(
+        None, "Your own form of the app, module:function, to compare the fault-free output with.", metavar="FUNCTION"
+    )
     rate: "Rates" = option(None, "Tuples per second of each generated source.", number=True, least=1.0, shown="20000")
     fuse: "Fuse" = option("none", "auto, none or all: which operators share a process.")
     parallelism: Mapping[str, int] = option(
