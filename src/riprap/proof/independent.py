@@ -1,9 +1,9 @@
 """An oracle of the user's: the expected output of an app, from something that shares no code with it.
 
 A run is compared with what the engine emits without faults, so a bug of an operator is in both. Here the output of the
-engine is compared with the user's: a function from the sources' DataFrames to one result per sink, such as a Spark SQL form of
-the app. Rows are compared as bags, by the columns that the user's result has. Floats are equal to ten digits: Spark's
-sums depend on the order of their terms.
+engine is compared with the user's: a function from the sources' DataFrames to one result per sink, such as a Spark SQL
+form of the app. Rows are compared as bags, by the columns that the user's result has. Floats are equal to ten digits:
+Spark's sums depend on the order of their terms.
 """
 
 from collections.abc import Mapping
