@@ -72,10 +72,16 @@ def test_published_statistics(tuples, seed):
     assert figures.dispersion > 50, "bursty, not Poisson"
 
 
-def test_the_day_is_u_shaped(table):
-    times = table["_ts"].cast(pa.int64()).to_numpy()
-    tenths = np.histogram(times, bins=10)[0]
-    assert min(tenths[0], tenths[-1]) > 1.5 * max(tenths[4], tenths[5])
+def test_nothing_but_the_published_statistics_ties_the_parts_together(table):
+    """Trades come as quotes do, and what a symbol costs does not depend on how active it is."""
+    trade = np.array(table["type"].to_pylist()) == "TRADE"
+    second = (table["_ts"].cast(pa.int64()).to_numpy() - market.OPEN_US) // 1_000_000
+    busy = np.bincount(second)
+    calm = busy[second] < np.median(busy)
+    assert trade[calm].mean() == pytest.approx(trade[~calm].mean(), abs=0.01)
+    first = table.group_by("ticker", use_threads=False).aggregate([("price", "first"), ("price", "count")])
+    counts, prices = (np.log(first[name].to_numpy()) for name in ("price_count", "price_first"))
+    assert abs(np.corrcoef(counts, prices)[0, 1]) < 0.1
 
 
 def test_active_symbols_are_tight(table):

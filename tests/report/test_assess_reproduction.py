@@ -14,7 +14,7 @@ from riprap.faults.ordering import orders
 from riprap.faults.targets import placements
 from riprap.graph.plan_file import parse_plan
 from riprap.report.assess import AssessmentReport
-from riprap_papers.published.assessment_tables import PLAN, REDEPLOYED, TABLE, rows
+from riprap_papers.published.assessment_tables import PLAN, REDEPLOYED, TABLE, rows, statements
 from riprap_papers.report.assess_reproduction import reproduction_page
 
 GRAPH = bargain_discovery.build()
@@ -65,8 +65,16 @@ def test_a_wrong_order_is_told():
     summaries = [published(name) for name in TABLE]
     turned = [replace(s, paired=replace(s.paired, I=100.0)) if s.target == "QuoteFilter" else s for s in summaries]
     told = {row.case: row.ours for row in rows(turned, {}, orders(SETTINGS, turned, "Sink")) if row.metric == "holds"}
-    assert told["the order of operators by I is the published one"] == 0.0
-    assert told["the order of operators by R is the published one"] == 1.0
+    assert told["the order of operators by I is that of table 4.2"] == 0.0
+    assert told["Source and TradeFilter have the greatest R, then VWAP and BargainIndex, then QuoteFilter"] == 1.0
+
+
+def test_equal_recovery_where_the_text_names_none_is_no_wrong_order():
+    summaries = {name: published(name) for name in TABLE}
+    by_recovery = "Source and TradeFilter have the greatest R, then VWAP and BargainIndex, then QuoteFilter"
+    for name, R, holds in (("VWAP", 43, True), ("VWAP", 340, False), ("QuoteFilter", 43, False)):
+        changed = summaries | {name: replace(summaries[name], paired=replace(summaries[name].paired, R=R))}
+        assert statements([*changed.values()], {})[by_recovery] is holds
 
 
 def test_the_published_plan_has_two_groups():

@@ -19,21 +19,18 @@ from riprap.apps import market_kernels as kernels
 from riprap.base.errors import UsageError
 from riprap.base.randomness import generator
 
-DEFAULT_SEED = 2  # one that shows the published orderings at 5 million tuples; see docs/papers/market-data.md
+DEFAULT_SEED = 2
 SYMBOLS = 3_099
 QUOTE_SHARE = 0.8
 MEAN_RATE = 500.0  # tuples/s over the whole stream
 PEAK_RATE = 2_200.0  # tuples in the busiest second of the clock
-TRADE_PEAK_RATE = 560.0  # trades in the second that has most of them: trades are burstier than quotes
 BARGAIN_SHARE = 0.182  # of the quotes
 ACTIVITY_SIGMA = 1.6  # of the logarithm of a symbol's share of the tuples
 VOLATILITY = 1.3e-4  # of the logarithm of the mid price, median over the symbols, per √s
 VOLATILITY_SIGMA = 0.15  # of its logarithm
-TOP_PRICE = 32.0  # dollars at the open, median of the most active symbols
-TOP_ACTIVITY = 6.0  # times the mean activity: well below it, prices fall as the root of the activity
-PRICE_SIGMA = 0.2  # of the logarithm of the price among symbols of equal activity
+OPENING_PRICE = 30.0  # dollars, median over the symbols
+PRICE_SIGMA = 0.5  # of its logarithm
 BURST_SECONDS = 60.0  # correlation time of the rate
-TRADE_BURST_SECONDS = 10.0  # correlation time of the share of trades
 LOT = 100  # shares
 MEAN_LOTS = 4
 OPEN_US = 1_133_447_400_000_000  # 2005-12-01 14:30 UTC, when New York opens
@@ -83,9 +80,9 @@ def generate(tuples: int, seed: int, *, symbols: int = SYMBOLS, zipf: float | No
     times = kernels.arrival_times(
         counts, generator(seed, "market", "gaps").standard_gamma(0.5, tuples + len(counts)), OPEN_US
     )
-    is_trade = kernels.spread_over(
-        counts, _trades_per_second(counts, seed), generator(seed, "market", "type").random(tuples)
-    )
+    is_trade = np.zeros(tuples, np.bool_)
+    trades = round(tuples * (1.0 - QUOTE_SHARE))
+    is_trade[generator(seed, "market", "type").choice(tuples, trades, replace=False)] = True
     codes = _symbols_of_tuples(tuples, seed, listing.activity)
     sizes = _round_lots(tuples, seed, "size")
     steps = generator(seed, "market", "mid").standard_normal(tuples)
@@ -120,13 +117,12 @@ def _listing(seed: int, symbols: int, zipf: float | None) -> Listing:
     activity = np.exp(ACTIVITY_SIGMA * ndtri((ranks + 0.5) / symbols)) if zipf is None else (ranks + 1.0) ** -zipf
     activity /= activity.sum()
     volatility = VOLATILITY * np.exp(VOLATILITY_SIGMA * draws("volatility").standard_normal(symbols))
-    prominence = activity * symbols / (activity * symbols + TOP_ACTIVITY)
     trade_rate = activity * MEAN_RATE * (1.0 - QUOTE_SHARE)
     return Listing(
         tickers=_tickers(draws("ticker"), symbols),
         exchanges=draws("exchange").choice(len(EXCHANGES), symbols, p=EXCHANGE_SHARES).astype(np.int32),
         activity=activity,
-        opening=TOP_PRICE * np.sqrt(prominence) * np.exp(PRICE_SIGMA * draws("opening").standard_normal(symbols)),
+        opening=OPENING_PRICE * np.exp(PRICE_SIGMA * draws("opening").standard_normal(symbols)),
         volatility=volatility,
         unit_spread=volatility * np.sqrt(kernels.AVERAGED_TRADES / trade_rate),
     )
@@ -140,36 +136,19 @@ def _tickers(draws: np.random.Generator, symbols: int) -> list[str]:
 
 
 def _tuples_per_second(tuples: int, seed: int) -> np.ndarray:
-    """A U-shaped trading day, as long as the stream is at MEAN_RATE, with flurries up to PEAK_RATE."""
-    seconds = max(1, round(tuples / MEAN_RATE))
-    day = 0.5 + 2.5 * np.linspace(-1.0, 1.0, seconds) ** 4
-    noise = generator(seed, "market", "bursts").standard_normal(seconds)
-    flurries = kernels.autoregression(noise, np.exp(-1.0 / BURST_SECONDS))
-    return _whole(_with_peak(day, flurries, PEAK_RATE / MEAN_RATE), tuples)
-
-
-def _trades_per_second(counts: np.ndarray, seed: int) -> np.ndarray:
-    """How many of each second's tuples are trades: more in some flurries than in others, up to TRADE_PEAK_RATE."""
-    noise = generator(seed, "market", "trade bursts").standard_normal(len(counts))
-    flurries = kernels.autoregression(noise, np.exp(-1.0 / TRADE_BURST_SECONDS))
-    mean_rate = MEAN_RATE * (1.0 - QUOTE_SHARE)
-    return _whole(_with_peak(counts, flurries, TRADE_PEAK_RATE / mean_rate), round(counts.sum() * (1.0 - QUOTE_SHARE)))
-
-
-def _with_peak(calm: np.ndarray, flurries: np.ndarray, peak_to_mean: float) -> np.ndarray:
-    """`calm` with `flurries`, the logarithms of factors, scaled so that the peak is `peak_to_mean` times the mean.
+    """Flurries around MEAN_RATE, as strong as PEAK_RATE demands.
 
     A stream of a few seconds cannot have such a peak; there the strength of flurries is limited.
     """
-
-    def with_flurries(strength: float) -> np.ndarray:
-        return calm * np.exp(strength * flurries)
+    seconds = max(1, round(tuples / MEAN_RATE))
+    noise = generator(seed, "market", "bursts").standard_normal(seconds)
+    flurries = kernels.autoregression(noise, np.exp(-1.0 / BURST_SECONDS))
 
     def beyond(strength: float) -> bool:
-        rates = with_flurries(strength)
-        return bool(rates.max() > peak_to_mean * rates.mean())
+        rates = np.exp(strength * flurries)
+        return bool(rates.max() > PEAK_RATE / MEAN_RATE * rates.mean())
 
-    return with_flurries(_bisect(beyond, 0.0, 2.0))
+    return _whole(np.exp(_bisect(beyond, 0.0, 2.0) * flurries), tuples)
 
 
 def _whole(shares: np.ndarray, total: int) -> np.ndarray:

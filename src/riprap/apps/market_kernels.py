@@ -46,21 +46,6 @@ def arrival_times(counts: np.ndarray, gaps: np.ndarray, open_us: int) -> np.ndar
 
 
 @njit(cache=True, nogil=True)
-def spread_over(counts: np.ndarray, chosen: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-    """True for `chosen[s]` of the `counts[s]` tuples of second `s` (all, if fewer), every choice equally likely."""
-    marks = np.zeros(len(uniforms), np.bool_)
-    i = 0
-    for second in range(len(counts)):
-        wanted = chosen[second]
-        for left in range(counts[second], 0, -1):
-            if uniforms[i] * left < wanted:
-                marks[i] = True
-                wanted -= 1
-            i += 1
-    return marks
-
-
-@njit(cache=True, nogil=True)
 def mid_prices(
     codes: np.ndarray, times_us: np.ndarray, steps: np.ndarray, opening: np.ndarray, volatility: np.ndarray
 ) -> np.ndarray:

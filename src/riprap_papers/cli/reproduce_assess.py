@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,6 +10,7 @@ import typer
 def command(
     scale: Annotated[str, typer.Option(help="paper: the published experiment. demo: a quick look.")] = "paper",
     seed: Annotated[int, typer.Option(help="Seed of the data and of the jitter.")] = 2,
+    seeds: Annotated[int, typer.Option(help="Over how many seeds of the data the statements are counted.")] = 20,
     master: Annotated[str | None, typer.Option(help="Spark master.", show_default="embedded local")] = None,
     out: Annotated[Path, typer.Option(help="Directory for the report and its data.")] = Path("reproduce-assess"),
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -29,6 +30,8 @@ def command(
 
     if scale not in SCALES:
         raise UsageError(f"--scale {scale} is unknown; known: {known(SCALES, scale)}")
+    if not 0 <= seeds <= 1_000:
+        raise UsageError(f"--seeds {seeds}: expected a number from 0 to 1000")
     graph = load_app("bargain-discovery")
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -48,8 +51,10 @@ def command(
     results = rows(assessment.summaries, assessment.protected, assessment.order["Sink"])
     page = out / "assess.html"
     page.write_text(reproduction_page(assessment.content, results, command=words))
+    counted = _counted(seeds, show=not json)
     if json:
-        print_json({"scale": scale, "seed": seed, "rows": to_json(results), "page": str(page)})
+        found = {"scale": scale, "seed": seed, "rows": to_json(results), "seeds": counted, "page": str(page)}
+        print_json(found)
         return
     table = Table(box=None)
     for name in ("", "", "published", "ours"):
@@ -60,4 +65,29 @@ def command(
         ]
         table.add_row(f"{row.table}: {row.case}", row.metric, *shown)
     OUT.print(table)
+    for words, number in counted.get("statements", {}).items():
+        OUT.print(f"{number:>3} of {seeds} seeds: {words}", markup=False, soft_wrap=True)
+    if counted:
+        OUT.print(f"median over {seeds} seeds: {counted['median']:g} of {len(counted['statements'])} statements hold")
     OUT.print(f"page: {page}", markup=False)
+
+
+def _counted(seeds: int, *, show: bool) -> dict[str, Any]:
+    """How many statements hold for the data of seeds 1, 2 …; and for how many of them each does."""
+    from statistics import median
+
+    from riprap.cli.console import ERR
+    from riprap_papers.experiments.assessed_seeds import TUPLES, assessed_seed
+
+    held: dict[int, dict[str, bool]] = {}
+    for seed in range(1, seeds + 1):
+        held[seed] = dict(assessed_seed(seed).held)
+        if show:
+            ERR.print(f"seed {seed}, {TUPLES:,} tuples: {sum(held[seed].values())} statements hold", style="dim")
+    if not held:
+        return {}
+    return {
+        "median": median(sum(each.values()) for each in held.values()),
+        "by_seed": {seed: sum(each.values()) for seed, each in held.items()},
+        "statements": {words: sum(each[words] for each in held.values()) for words in held[1]},
+    }
