@@ -82,6 +82,17 @@ def test_export(path, tmp_path):
     assert (wrong.returncode, "end its name with .arrow, .parquet, .csv" in wrong.stderr) == (2, True)
 
 
+def test_a_stream_of_which_nothing_is_left_is_not_called_sound(tmp_path):
+    columns = pa.schema([("_ts", pa.timestamp("us", "UTC")), ("_seq", pa.int64()), ("x", pa.int64())])
+    place = tmp_path / "s"
+    with PersistentStream.create(place, columns).writer(producer="p", epoch=1) as writer:
+        writer.append(pa.record_batch([pa.array([0], columns.types[0]), pa.array([0]), pa.array([1])], schema=columns))
+    for name in ("00000000.arrow", "mark"):
+        (place / name).unlink()
+    said = " ".join(riprap("verify", place).stdout.split())
+    assert "0 segments are intact: nothing was ever written to it, or all of it is gone" in said
+
+
 def test_verify_and_trim(path, tmp_path):
     sound = riprap("verify", path)
     assert (sound.returncode, "20 batches, 1,000 rows" in sound.stdout) == (0, True)

@@ -151,6 +151,7 @@ def verify(stream: Path_, json: Json = False) -> None:
             f"{format_count(report.batches)} batches, {format_count(report.rows)} rows, "
             f"{format_size(report.bytes)} in {report.segments} segments are intact"
             + (f"; {format_count(records)} records are consistent" if records and not wrong else "")
+            + ("" if report.segments or report.damage else ": nothing was ever written to it, or all of it is gone")
         )
     if report.damage or wrong:
         raise CheckFailed(f"{stream} is damaged in {len(report.damage) + len(wrong)} places, listed above")
