@@ -24,9 +24,10 @@ from riprap.protocols.channels import ChannelId
 from riprap.runtime.coordination.coordinator import Coordinator
 from riprap.runtime.coordination.counts import stream_counts
 from riprap.runtime.coordination.run_summary import read_ledgers
-from riprap.runtime.element.while_down import WhileDownOutput
 from riprap.runtime.layout import arrange, sink_channel
 from riprap.runtime.messages import Message, MessageKind
+from riprap.runtime.retention.output_channel import OutputStream
+from riprap.runtime.retention.while_down import WhileDownOutput
 from riprap.runtime.run_context import Run
 from riprap.runtime.shelf import StreamShelf
 from riprap.streams import PersistentStream
@@ -106,8 +107,8 @@ class Channel:
         self.epoch += 1
         self.host = Host(self.make(self.epoch), self.writes)
         sender = SendingEnd("while-down", self.number, guarded=True)
-        self.output = WhileDownOutput(CHANNEL, self.epoch, sender, Record(), self.host, self.limit)
-        self.output.shape, self.output.share = SHAPE, self.share
+        stream = OutputStream(SHAPE, self.share)
+        self.output = WhileDownOutput(CHANNEL, self.epoch, sender, Record(), self.host, self.limit, stream)
         self.up = None
 
     def do(self, event: str) -> None:

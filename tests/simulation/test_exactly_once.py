@@ -111,7 +111,7 @@ def test_what_does_not_go_together_is_told():
         ({"name": "coördinated"}, "unknown protocol"),
         ({"name": "coordinated", "interval": "0s"}, "need a time between them"),
         ({"name": "coordinated", "interval": "10"}, "cannot read '10' as a duration"),
-        ({"name": "coordinated", "log": "volatile"}, "--log is for uncoordinated and induced"),
+        ({"name": "coordinated", "log": "volatile"}, "`log` is for uncoordinated and induced"),
         ({"name": "uncoordinated", "log": "none"}, "expected persistent or volatile"),
         ({"name": "uncoordinated", "scope": "all"}, "--induced-scope is for induced"),
         ({"name": "induced", "scope": "some"}, "expected cycles or all"),

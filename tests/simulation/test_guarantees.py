@@ -194,7 +194,7 @@ def test_losses_are_counted_exactly(protocol):
 
 def test_a_stream_that_would_keep_what_was_abandoned_is_refused():
     for name in ("coordinated", "unaligned"):
-        with pytest.raises(UsageError, match="Dice does not emit again; use --protocol hybrid"):
+        with pytest.raises(UsageError, match="Dice does not emit again; use `protocol=hybrid`"):
             arrange(diced(Random(1), kept=["After"]), "none", None, *configured(name))
         arrange(diced(Random(1), kept=["Before"]), "none", None, *configured(name))  # it repeats itself
     arrange(diced(Random(1), kept=["After"]), "none", None, *configured("hybrid"))
@@ -202,7 +202,7 @@ def test_a_stream_that_would_keep_what_was_abandoned_is_refused():
 
 @pytest.mark.parametrize(("protocol", "log", "sinks"), REFUSED)
 def test_what_cannot_be_promised_is_refused(protocol, log, sinks):
-    with pytest.raises(UsageError, match="loses rows: use --log persistent"):
+    with pytest.raises(UsageError, match="loses rows: use `log=persistent`"):
         configured(protocol, log=log, sinks=sinks)
     for name in ("partial", "recompute"):
         with pytest.raises(UsageError, match="does not commit checkpoints"):

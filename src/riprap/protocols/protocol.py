@@ -163,5 +163,6 @@ class ProtocolSpec:
     # Whether all elements roll back together, readers of logs included. Writers then repeat what their logs already
     # contain, and this stands, so writers of logs must be deterministic.
     together: bool = False
+    bounded: bool = False  # a plan with a recovery bound needs it: consumers recompute what they miss
     lossy: bool = False  # sent items that are held may be dropped where they do not fit into memory
     borders: Retention | None = None  # the retention of links into and out of cycles, if it differs

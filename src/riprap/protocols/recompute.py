@@ -138,5 +138,5 @@ def serves(producer: Cut, consumer: Cut, channels: list[ChannelId]) -> bool:
 
 
 SPEC = ProtocolSpec(
-    "recompute", plan, Recompute, RecomputeDirector, retention=("recompute", "recompute"), refuses=refuses
+    "recompute", plan, Recompute, RecomputeDirector, retention=("recompute", "recompute"), refuses=refuses, bounded=True
 )

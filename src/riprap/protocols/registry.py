@@ -24,6 +24,8 @@ REGISTRY: Mapping[str, ProtocolSpec] = {
         recompute.SPEC,
     )
 }
+DEFAULT = PARTIAL  # without a protocol for the whole run, each operator has the protection of its plan
+BOUNDED = recompute.SPEC  # meets a recovery bound
 LOGS = ("persistent", "volatile")
 FAILOVERS = ("smart", "plain")  # of HA groups
 SCOPES = ("cycles", "all")

@@ -11,10 +11,10 @@ from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.ha_groups import copies_of, ha_groups
 from riprap.graph.specs import Aggregate, ExpiringJoin, Join
 from riprap.graph.windows import Punctuated, Session
-from riprap.protocols.partial import PARTIAL
 from riprap.protocols.protocol import ProtocolSpec
+from riprap.protocols.registry import DEFAULT
 from riprap.runtime.fusion import Fuse, spread
-from riprap.runtime.retentions import persistent, share_of
+from riprap.runtime.retention.choice import persistent, share_of
 
 if TYPE_CHECKING:
     from riprap.runtime.layout import Fragment, Layout, Link
@@ -51,7 +51,7 @@ def check_layout(layout: "Layout") -> None:
 def _check_cycles(graph: Graph, fuse: Fuse, protocol: ProtocolSpec, *, virtual: bool) -> None:
     """Raise for cycles that cannot run in one element, or over several."""
     for cycle in cyclic_parts(graph):
-        several = spread(graph, cycle, fuse, bounded=protocol.name == "recompute")
+        several = spread(graph, cycle, fuse, bounded=protocol.bounded)
         if several and virtual:
             raise UsageError(
                 f"`virtual`: {cycle[0]} is on a cycle over several elements, all of which have to roll back together: "
@@ -64,7 +64,7 @@ def _check_cycles(graph: Graph, fuse: Fuse, protocol: ProtocolSpec, *, virtual: 
                     f"{name} is on a cycle that runs in one process, because {why}: leave its parallelism at 1, "
                     f"not {graph[name].parallelism}"
                 )
-            if several and not graph[name].deterministic and protocol.name != PARTIAL.name:
+            if several and not graph[name].deterministic and protocol.name != DEFAULT.name:
                 raise UsageError(
                     f"{name} is not deterministic and is on a cycle over several elements, where {protocol.name} could "
                     "not tell which feedback is still to come: leave `fuse=none` and parallelism out, or `protocol`"
@@ -80,12 +80,12 @@ def _check_cycles(graph: Graph, fuse: Fuse, protocol: ProtocolSpec, *, virtual: 
 
 def _check_replication(graph: Graph, protocol: ProtocolSpec) -> None:
     groups, copies = ha_groups(graph), copies_of(graph)
-    if copies > 1 and protocol.name != PARTIAL.name:
+    if copies > 1 and protocol.name != DEFAULT.name:
         raise UsageError(
             f"`protocol={protocol.name}`: every operator runs in {copies} copies, which need no other protocol; "
             "leave out the copies, or `protocol`"
         )
-    if groups and protocol.name != PARTIAL.name:
+    if groups and protocol.name != DEFAULT.name:
         raise UsageError(
             f"`protocol={protocol.name}`: HA group {next(iter(groups)).name} fails over by itself, under partial only; "
             "leave out the group, or `protocol`"
@@ -112,7 +112,7 @@ def _check_link(layout: "Layout", link: "Link") -> None:
 def _check_retained(graph: Graph, stream: StreamSpec, protocol: ProtocolSpec) -> None:
     """Raise for streams that cannot have the retention while-down."""
     has, target = f"stream {stream.id} is retained while its consumer is down", graph[stream.target]
-    if protocol.name != PARTIAL.name:
+    if protocol.name != DEFAULT.name:
         raise UsageError(f"{has}, which needs the protocol partial, not {protocol.name}: leave one out")
     if not target.tolerates_loss:
         raise UsageError(
@@ -163,7 +163,7 @@ def _check_continuous(layout: "Layout", fragment: "Fragment") -> None:
             )
         if fragment.group:
             raise UsageError(f"{has} and is in HA group {fragment.group}, whose replicas take no checkpoints")
-        if layout.protocol.name != PARTIAL.name:
+        if layout.protocol.name != DEFAULT.name:
             raise UsageError(f"{has}, which need the protocol partial, not {layout.protocol.name}")
         for other in (graph[name] for name in fragment.members):
             if other is not spec and any(other.stateful):
@@ -173,7 +173,7 @@ def _check_continuous(layout: "Layout", fragment: "Fragment") -> None:
             if not other.deterministic:
                 raise UsageError(f"{has}, and {other.name} in its element is not deterministic: give it an interval")
         for link in layout.links:
-            if link.target == fragment and link.retention != "log":
+            if link.target == fragment and not link.kind.logged:
                 raise UsageError(
                     f"{has}, and its input {link.stream.id} could not be replayed: make it persistent, with "
                     f"persist() or backup() at {link.stream.source}"

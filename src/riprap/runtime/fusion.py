@@ -23,7 +23,7 @@ from riprap.graph.cycles import cyclic_parts
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.order_keys import overlapping
 from riprap.graph.specs import OperatorSpec, Union
-from riprap.runtime.retentions import persistent, share_of
+from riprap.runtime.retention.choice import persistent, share_of
 
 Fuse = Literal["auto", "none", "all"]
 

@@ -11,17 +11,15 @@ group and operators behind them, recomputed ones, and ones with continuous check
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.layout import Layout
 
-_BY_KEYS = frozenset(("remember", "copy", "recompute"))  # retentions that identify items by their keys
-
 
 def accepts_late(layout: Layout, channel: ChannelId) -> bool:
     """Whether late items of the channel are delivered to its consumer."""
     stream = layout.stream(channel)
-    if stream.late == "drop" or layout.retention(channel) in _BY_KEYS:
+    if stream.late == "drop" or layout.kind(channel).by_keys:
         return False
     downstream = layout.graph.reachable(stream.target)
     if any(
         a.continuous is not None or a.ha_group is not None for a in (layout.graph[n].annotations for n in downstream)
     ):
         return False
-    return not any(link.retention in _BY_KEYS for link in layout.links if link.stream.source in downstream)
+    return not any(link.kind.by_keys for link in layout.links if link.stream.source in downstream)

@@ -34,7 +34,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import gcd
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
@@ -48,7 +48,6 @@ from riprap.protocols.channel import Retention
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.detector import detecting
 from riprap.protocols.director import Director
-from riprap.protocols.partial import PARTIAL
 from riprap.protocols.protocol import (
     Membership,
     Neighbour,
@@ -57,20 +56,15 @@ from riprap.protocols.protocol import (
     RestorePlan,
     Surroundings,
 )
+from riprap.protocols.registry import DEFAULT
 from riprap.replication.full import copied
 from riprap.replication.ha import replicated
 from riprap.runtime.checks import check_graph, check_layout
 from riprap.runtime.former_shards import check_change, with_former
 from riprap.runtime.fusion import Fuse, fused, numbers_ports
-from riprap.runtime.retentions import retention_of, share_of
-
-Recovery = Literal["gap", "buffer", "replay", "recompute", "failover", "while-down", "copies"]
-
-RECOVERIES: Mapping[Retention, Recovery] = {
-    "discard": "gap", "hold": "buffer", "log": "replay", "recompute": "recompute", "remember": "failover",
-    "while-down": "while-down",
-    "copy": "copies",
-}  # fmt: skip
+from riprap.runtime.retention.all_kinds import KINDS, OUTWARD
+from riprap.runtime.retention.choice import retention_of, share_of
+from riprap.runtime.retention.kind import Recovery, RetentionKind
 
 
 @dataclass(frozen=True)
@@ -138,7 +132,11 @@ class Link:
 
     @property
     def recovery(self) -> Recovery:
-        return RECOVERIES[self.retention]
+        return self.kind.recovery
+
+    @property
+    def kind(self) -> RetentionKind:
+        return KINDS[self.retention]
 
     @property
     def within(self) -> bool:
@@ -188,7 +186,7 @@ class Link:
 
     def strands(self, channel: ChannelId) -> tuple[ChannelId, ...]:
         """The connections of a channel: itself, or one for each copy of the producer."""
-        if self.retention != "copy":
+        if not self.kind.per_copy:
             return (channel,)
         shards = self.source.shards
         return tuple(channel._replace(source=channel.source + copy * shards) for copy in range(self.source.replicas))
@@ -203,7 +201,7 @@ class Link:
         """The elements that may be its producer: one, or its replicas. Each copy has its own strand. Empty: a former
         shard wrote it."""
         channel = self.written(channel)
-        if self.retention == "copy":
+        if self.kind.per_copy:
             return (Pe(self.source, channel.source % self.source.shards, channel.source // self.source.shards),)
         own = channel.source - self.source.before
         replicas = [self.ends_at(channel).replica] if self.within else range(self.source.replicas)
@@ -217,7 +215,7 @@ class Layout:
     graph: Graph
     fragments: tuple[Fragment, ...]
     links: tuple[Link, ...]
-    protocol: ProtocolSpec = PARTIAL
+    protocol: ProtocolSpec = DEFAULT
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the protocol
     before: "Layout | None" = None  # the layout with the former shards, if their number has changed
 
@@ -275,9 +273,7 @@ class Layout:
 
     def gapless(self, channel: ChannelId) -> bool:
         """Whether its connection may skip no item, not even after it broke."""
-        retention = self.retention(channel)
-        smart = self.settings.get("failover") != "plain"
-        return retention in ("hold", "while-down", "copy") or (retention == "remember" and smart)
+        return self.kind(channel).gapless_under(self.settings)
 
     def change(self, fragment: Fragment) -> "Fragment | None":
         """The former version of a fragment, if its number of shards has just changed."""
@@ -343,14 +339,17 @@ class Layout:
 
     def retention(self, channel: ChannelId) -> Retention:
         """Channels that leave the app are always logged."""
-        return "log" if self.outward(channel) else self._links[channel.stream].retention
+        return OUTWARD if self.outward(channel) else self._links[channel.stream].retention
+
+    def kind(self, channel: ChannelId) -> RetentionKind:
+        return KINDS[self.retention(channel)]
 
     def committed(self, channel: ChannelId) -> bool:
         """Whether its output is visible only when no element will roll back to before it."""
         if channel.stream in self._sinks:
             return self.settings.get("sinks") == "committed"
         link = self._links.get(channel.stream)
-        if link is None or not self.protocol.guarded or link.retention != "log":
+        if link is None or not self.protocol.guarded or not link.kind.logged:
             return False
         return not all(self.graph[name].deterministic for name in self._domains[link.source])
 
@@ -360,7 +359,7 @@ class Layout:
         together: dict[Fragment, list[Fragment]] = {fragment: [fragment] for fragment in self.fragments}
         for link in self.links:
             left, right = together[link.source], together[link.target]
-            if link.retention != "log" and left is not right:
+            if not link.kind.logged and left is not right:
                 left += right
                 together |= dict.fromkeys(right, left)
         return {fragment: tuple(n for member in all_ for n in member.members) for fragment, all_ in together.items()}
@@ -368,7 +367,7 @@ class Layout:
     @cached_property
     def wanted(self) -> Wanted:
         """The columns that some operator reads: no others are sent or read from an input. Logs have all columns."""
-        logged = frozenset(link.stream.id for link in self.links if link.retention == "log")
+        logged = frozenset(link.stream.id for link in self.links if link.kind.logged)
         return wanted_columns(self.graph, whole=logged)
 
     def schema(self, channel: ChannelId) -> pa.Schema:
@@ -431,7 +430,7 @@ class Layout:
             membership = Membership(group, pe.replica, edges, group in self.deterministic, within)
         cycle = next((part for part in self._cycles if pe.id in part), ())
         pes = tuple(p.id for p in self.pes)
-        strands = {channel: self.strands(channel) for channel in inputs if self.retention(channel) == "copy"}
+        strands = {channel: self.strands(channel) for channel in inputs if self.kind(channel).per_copy}
         return Surroundings(
             pe.id, pes, facts, inputs, outputs, sources, self.settings, membership=membership, copies=copies,
             strands=strands, cycle=cycle,
@@ -448,9 +447,7 @@ class Layout:
             fed = {
                 link.target.group
                 for link in self.links
-                if not link.within
-                and link.retention != "log"
-                and not (link.retention == "remember" and link.source.group in groups)
+                if not link.within and not link.kind.logged and not (link.kind.by_term and link.source.group in groups)
             }
             changed = bool(groups & fed)
             groups -= fed
@@ -484,7 +481,7 @@ def arrange(
     graph: Graph,
     fuse: Fuse = "auto",
     parallelism: Mapping[str, int] | None = None,
-    protocol: ProtocolSpec = PARTIAL,
+    protocol: ProtocolSpec = DEFAULT,
     settings: Mapping[str, Any] | None = None,
     *,
     former: Sequence[Mapping[str, int]] = (),
@@ -497,7 +494,7 @@ def arrange(
     for name, shards in (parallelism or {}).items():
         graph = graph.with_operator(replace(graph[name], parallelism=shards))
     check_graph(graph, fuse, protocol, virtual=bool((settings or {}).get("virtual")))
-    fragments = tuple(_fragment(graph, members) for members in fused(graph, fuse, bounded=protocol.name == "recompute"))
+    fragments = tuple(_fragment(graph, members) for members in fused(graph, fuse, bounded=protocol.bounded))
     fragments = tuple(with_former(fragment, before) for fragment in fragments)
     home = {name: fragment for fragment in fragments for name in fragment.members}
     links = tuple(

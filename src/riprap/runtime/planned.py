@@ -9,7 +9,7 @@ from riprap.base.errors import RiprapError, UsageError
 from riprap.base.quantities import format_duration
 from riprap.graph.graph import Graph
 from riprap.graph.plan_file import Plan
-from riprap.protocols.registry import FAILOVERS, configured
+from riprap.protocols.registry import BOUNDED, DEFAULT, FAILOVERS, configured
 from riprap.runtime.fusion import Fuse
 from riprap.runtime.layout import Layout, arrange
 
@@ -20,7 +20,7 @@ def planned_layout(
     fuse: Fuse = "auto",
     parallelism: Mapping[str, int] | None = None,
     *,
-    protocol: str = "partial",
+    protocol: str = DEFAULT.name,
     interval: str | None = None,
     log: str | None = None,
     scope: str | None = None,
@@ -55,7 +55,7 @@ def _protocol(
 ) -> tuple[str, str | None, str | None]:
     """The protocol, its interval and its kind of sinks: those of the plan, if it specifies them."""
     if plan.recovery is not None:
-        if name not in ("partial", "recompute"):
+        if name not in (DEFAULT.name, BOUNDED.name):
             raise UsageError(
                 f"the plan has a recovery bound, which is met by recomputing, and `protocol` is {name}: leave "
                 "`protocol` out, or recovery in the plan"
@@ -66,9 +66,9 @@ def _protocol(
                 f"the plan has a recovery bound, which is met by recomputing, and {replicated[0]} runs in "
                 "replicas that fail over: leave out the replicas, or recovery in the plan"
             )
-        name = "recompute"
+        name = BOUNDED.name
     if plan.protocol is not None:
-        if name not in ("partial", plan.protocol):
+        if name not in (DEFAULT.name, plan.protocol):
             raise UsageError(f"the plan specifies protocol = {plan.protocol!r} and `protocol` is {name}: leave one out")
         name, sinks = plan.protocol, sinks or plan.sinks
         if interval is None and plan.interval is not None:

@@ -241,7 +241,7 @@ class _Process:
         self._logs, self._followers, self._shelves, self._spills = {}, {}, {}, []
         resources.callback(self._close_shelves)
         for channel in layout.all_outputs(pe):
-            if layout.retention(channel) == "log":
+            if layout.kind(channel).logged:
                 self._logs[channel] = LogSender(
                     log_path(run, channel), channel, layout.schema(channel), self._epoch,
                     stability=run.stability_of(channel), beside=layout.plan(pe).exact,
@@ -334,18 +334,17 @@ class _Process:
 
     def _open_transport(self, stack: ExitStack) -> None:
         run, layout, pe = self._run, self._run.layout, self._pe
-        connected = [channel for channel in layout.inputs(pe) if layout.retention(channel) != "log"]
+        connected = [channel for channel in layout.inputs(pe) if not layout.kind(channel).logged]
         inputs = {strand: layout.schema(strand) for channel in connected for strand in layout.strands(channel)}
-        replicated = lambda channel: layout.retention(channel) == "remember"  # noqa: E731
         outputs = {
             channel: Outlet(
                 layout.schema(channel),
                 layout.consumer(channel),
                 gapless=layout.gapless(channel),
-                replicated=replicated(channel),
+                replicated=layout.kind(channel).by_term,
             )
             for channel in layout.outputs(pe)
-            if layout.retention(channel) != "log"
+            if not layout.kind(channel).logged
         }
         expected = lambda channel: self._element.expected(channel)  # noqa: E731
         delivered = lambda channel, unread: self._element.delivered(channel, unread)  # noqa: E731
@@ -361,13 +360,13 @@ class _Process:
     def _issued(self, channel: ChannelId) -> int:
         """The highest number under which a producer may open a channel: a term, or the epoch of an incarnation."""
         layout, client = self._run.layout, self._client
-        numbers = client.terms if layout.retention(channel) == "remember" else client.issued
+        numbers = client.terms if layout.kind(channel).by_term else client.issued
         return max((numbers.get(pe, 0) for pe in layout.producers(channel)), default=0)
 
     def _connect(self, resources: ExitStack) -> None:
         layout = self._run.layout
         for channel in layout.inputs(self._pe):
-            if layout.retention(channel) == "log":
+            if layout.kind(channel).logged:
                 position, number = self._element.replay_from(channel)
                 follower = LogFollower(
                     log_path(self._run, channel), channel, layout.schema(channel), self._pe.id, self._arrived,
@@ -379,8 +378,7 @@ class _Process:
         for channel, outlet in self._outlets.items():
             if not outlet.replicated and not self._first and self._client.find(outlet.consumer, 0, 0.0) is None:
                 self._transport.post(ConsumerDown(channel))
-        never_silent = ("log", "copy")  # on these some producer sends, sooner or later
-        self._silent = [c for c in layout.inputs(self._pe) if layout.retention(c) not in never_silent]
+        self._silent = [c for c in layout.inputs(self._pe) if not layout.kind(c).never_silent]
 
     def _absent_producers(self) -> list[HostEvent]:
         """Producers that are down and never connected to this incarnation, so no connection to them can break.

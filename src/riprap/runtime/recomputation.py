@@ -138,7 +138,7 @@ class _Cone:
             )
             self._shadows[pe.id] = shadow
             for channel in layout.inputs(pe):
-                if layout.retention(channel) == "recompute":
+                if layout.kind(channel).recomputed:
                     expected[channel] = shadow.element.expected(channel)
         self._order = list(reversed(self._shadows.values()))  # upstream first
         self._consumers = {c: self._shadows.get(layout.consumer(c)) for c in expected}
@@ -206,12 +206,12 @@ class _Shadow(NoEffects):
     def start(self) -> None:
         element = self.element
         layout, inputs = self._layout, self._layout.inputs(self._pe)
-        merged = {layout.stream(channel).target for channel in inputs if layout.retention(channel) != "log"}
+        merged = {layout.stream(channel).target for channel in inputs if not layout.kind(channel).logged}
         for channel in inputs:
-            if layout.retention(channel) == "log":
+            if layout.kind(channel).logged:
                 self._read_to[channel] = element.replay_from(channel)
         self._alone = frozenset(channel for channel in self._read_to if layout.stream(channel).target not in merged)
-        outputs = [c for c in self._layout.outputs(self._pe) if self._layout.retention(c) != "log"]
+        outputs = [c for c in self._layout.outputs(self._pe) if not self._layout.kind(c).logged]
         element.handle([ConsumerUp(channel, 0, 0) for channel in outputs])
 
     def turn(self) -> bool:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.element.ledger import InputChannelRecord, Ledgers
-from riprap.runtime.layout import Layout, Link, Recovery
+from riprap.runtime.layout import Layout, Link
+from riprap.runtime.retention.kind import Recovery
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def _counts(layout: Layout, link: Link, ledgers: Ledgers) -> StreamCounts:
 
 def _counts_of(layout: Layout, link: Link, channels: Sequence[ChannelId], ledgers: Ledgers) -> StreamCounts:
     sent = received = repeated = forgotten = late = 0
-    copied = link.retention == "copy"
+    copied = link.kind.per_copy
     readers: dict[ChannelId, list[InputChannelRecord]] = {}  # several if the number of the consumer's shards changed
     written: dict[ChannelId, list[ChannelId]] = {}
     for channel in channels:
@@ -56,7 +57,7 @@ def _counts_of(layout: Layout, link: Link, channels: Sequence[ChannelId], ledger
         strands = [(p, s) for channel in written[shared] for s in link.strands(channel) for p in layout.producers(s)]
         outlets = [ledgers[producer].outputs[strand] for producer, strand in strands]
         emitted = max(
-            (outlet.number + (outlet.discarded if link.retention == "log" else 0) for outlet in outlets),
+            (link.kind.emitted(outlet) for outlet in outlets),
             default=inlet.next,  # the shard no longer exists: its log does, and was read to the end
         )
         # Copies that started empty emit other tuples than earlier copies, not only at other times.

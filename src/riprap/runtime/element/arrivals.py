@@ -3,7 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from riprap.graph.order_keys import END_KEY
+import numpy as np
+
+from riprap.graph.order_keys import END_KEY, KeyShape
+from riprap.operators.columns import Keys, keys_of
 from riprap.runtime.host import Arrival
 from riprap.runtime.messages import Message, MessageKind
 from riprap.runtime.transport.joining import follows, joined
@@ -39,3 +42,13 @@ def joined_arrivals(arrivals: list[Arrival], most: int) -> Iterator[Arrival]:
         rows += items
     if run:
         yield run[-1]._replace(message=joined([part.message for part in run]))
+
+
+def keys_of_message(message: Message, shape: KeyShape) -> Keys:
+    """The keys of its items."""
+    if message.kind is MessageKind.PUNCTUATION:
+        assert message.punctuation is not None
+        return Keys(*(np.array([part], np.int64) for part in message.punctuation))
+    if message.batch is None:
+        return Keys(*(np.zeros(0, np.int64) for _ in range(4)))
+    return keys_of(message.batch, shape)

@@ -7,7 +7,7 @@ with each event, in which order, and when it asks the protocol.
 
 An element merges channels by order key, so without faults its outputs equal those of the bounded run. It knows no
 protocol: the protocol's decisions arrive as commands, and a link's output channel decides what happens to items that a
-consumer misses (`output_channels.py`).
+consumer misses (`retention/`).
 """
 
 from collections import deque
@@ -430,7 +430,7 @@ class Element:
         input_.receiver.next = message.number + message.items
         input_.position = position
         # Without a merge the position is noted when the operators have processed the message.
-        if input_.merge_cursor is not None and input_.receiver.retention == "remember":
+        if input_.merge_cursor is not None and input_.kind.by_term:
             self._inputs.note_delivered(input_, message)
         if self._cycle is not None:
             self._cycle.arrived(input_, message)

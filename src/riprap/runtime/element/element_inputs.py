@@ -21,20 +21,19 @@ from riprap.protocols.channel import ALL, Delivered, ReceivingEnd
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import InletCut
 from riprap.replication.seen import HOLE, Seen
-from riprap.runtime.element.arrivals import without
+from riprap.runtime.element.arrivals import keys_of_message, without
 from riprap.runtime.element.backlog import Backlog
 from riprap.runtime.element.captures import OpenCapture
 from riprap.runtime.element.cursor import InputCursor, ItemRange, MergedCursor
 from riprap.runtime.element.ledger import InputChannelRecord, Ledger, MissedRecord
-from riprap.runtime.element.remember_output import keys_of_message
 from riprap.runtime.element.retained import Retained
 from riprap.runtime.element.shard_merge import EngineEvent, ShardMerge
 from riprap.runtime.host import Arrival, Host, Spill
 from riprap.runtime.late_streams import accepts_late
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Message
+from riprap.runtime.retention.all_kinds import KINDS
 
-_GAPS = frozenset(("discard", "hold", "while-down"))  # retentions under which items may be missing or late
 _TEXT_BYTES = 16  # of a value whose width is not known
 
 
@@ -45,6 +44,7 @@ class InputChannel:
         self, id_: ChannelId, receiver: ReceivingEnd, cursor: InputCursor, record: InputChannelRecord, backlog: Backlog
     ) -> None:
         self.id, self.receiver, self.cursor, self.record, self.backlog = (id_, receiver, cursor, record, backlog)
+        self.kind = KINDS[receiver.retention]
         self.merge_cursor: MergedCursor | None = cursor if isinstance(cursor, MergedCursor) else None
         self.position = cursor.position  # in its log, behind the accepted messages
         self.stream = id_.stream
@@ -122,9 +122,7 @@ class Inputs:
                 siblings = [c for c in layout.inputs(pe) if c.stream == channel.stream]
                 rows = retained.setdefault((stream.target, stream.target_port), Retained(siblings))
             cursor = MergedCursor(next_, position, channel, rows) if is_merged else InputCursor(next_, position)
-            receiver = ReceivingEnd(
-                layout.retention(channel), next_, doubtful=is_merged and layout.retention(channel) in _GAPS
-            )
+            receiver = ReceivingEnd(layout.retention(channel), next_, doubtful=is_merged and layout.kind(channel).gaps)
             input_ = InputChannel(
                 channel, receiver, cursor, ledger.inputs[channel], Backlog(limit, _spill_factory(host, channel))
             )
@@ -132,22 +130,14 @@ class Inputs:
                 stream.target, stream.target_port, merges.get(channel.stream), rows,
             )  # fmt: skip
             input_.missed = ledger.missed.get(channel)
-            input_.counts_damage = not exact and receiver.retention in _GAPS
+            input_.counts_damage = not exact and input_.kind.gaps
             if pe.fragment.former and layout.link(channel.stream).mixed:
                 input_.owner = owner_of(layout, pe, stream)
             # A channel whose end is in the restored state may send nothing more: its merge knows its watermark.
             input_.watermark = (
                 engine.known(input_.target, input_.port) if input_.merge is None else input_.merge.known(channel.source)
             )
-            if receiver.retention == "remember":
-                input_.delivered = input_.record.delivered
-            elif (
-                receiver.retention == "copy"
-            ):  # a copy starts from the restored position, not from its previous incarnation
-                input_.seen = Seen(restored.get(channel) or (None if pe.fragment.copied else input_.record.delivered))
-                input_.delivered_before = (
-                    Delivered() if channel in restored or not pe.fragment.copied else input_.record.delivered
-                )
+            input_.kind.start_input(input_, restored.get(channel), copied=pe.fragment.copied)
             input_.accepts_late = accepts_late(layout, channel)
             input_.max_rows = max(1, limit // _row_bytes(layout.schema(channel)))
             self.channels[channel] = input_
@@ -158,7 +148,7 @@ class Inputs:
         self._merged = [input_ for input_ in self.channels.values() if input_.merge_cursor is not None]
         self.bounded: Callable[[InputChannel, OrderKey], OrderKey] = lambda input_, watermark: watermark  # of feedback
         self._passed: dict[ChannelId, Delivered] = {}  # at the last call of `newly_passed`
-        self.recomputed = [input_ for input_ in self.channels.values() if input_.receiver.retention == "recompute"]
+        self.recomputed = [input_ for input_ in self.channels.values() if input_.kind.recomputed]
 
     @property
     def missing(self) -> dict[ChannelId, tuple[int, int]]:
@@ -274,7 +264,7 @@ class Inputs:
         """What operators have processed of channels from replicas or copies, if it is more than at the last call: a
         crash would lose what is beyond.
         """
-        fed = [input_ for input_ in self.channels.values() if input_.receiver.retention in ("remember", "copy")]
+        fed = [input_ for input_ in self.channels.values() if input_.kind.replicated]
         passed = {input_.id: Delivered(self._engine.reached(input_.target), ALL) for input_ in fed}
         changed = [(channel, at) for channel, at in passed.items() if at != self._passed.get(channel)]
         self._passed = passed
@@ -295,7 +285,7 @@ class Inputs:
         """Held channels that have accepted items since the last call, with the number after the last one."""
         acknowledgements = []
         for input_ in self.channels.values():
-            if input_.receiver.retention == "hold" and input_.receiver.next > input_.acknowledged:
+            if input_.kind.acknowledged and input_.receiver.next > input_.acknowledged:
                 input_.acknowledged = input_.receiver.next
                 acknowledgements.append((input_.id, input_.receiver.next))
         return acknowledgements
@@ -371,7 +361,7 @@ class Inputs:
     def wait_for(self, input_: InputChannel, waited: bool) -> list[Output]:
         """Set whether the merge waits for a channel."""
         input_.waited = waited
-        input_.receiver.doubtful = input_.merge_cursor is not None and input_.receiver.retention in _GAPS
+        input_.receiver.doubtful = input_.merge_cursor is not None and input_.kind.gaps
         if input_.merge is None:
             return self._engine.wait_for(input_.stream, waited)
         outputs = self._push(input_.stream, input_.merge.wait_for(input_.id.source, waited), input_.merge.reached)
@@ -443,7 +433,7 @@ class Inputs:
         before = record.next
         if input_.seen is not None:
             record.delivered = input_.seen.delivered
-        elif input_.receiver.retention == "remember":
+        elif input_.kind.by_term:
             self.note_delivered(input_, message)
             record.delivered = input_.delivered
         if message.at is not None:
@@ -478,7 +468,7 @@ class Inputs:
                 continue
             changed.append(input_)
             record = input_.record
-            if input_.receiver.retention in ("remember", "copy"):
+            if input_.kind.replicated:
                 record.delivered = Delivered(reached, ALL)
             if self._delivered_on_arrival:
                 record.next = cursor.next

@@ -15,25 +15,19 @@ from riprap.graph.order_keys import END_KEY, START_KEY, TS, KeyShape, OrderKey, 
 from riprap.operators.columns import Keys, keys_of
 from riprap.operators.contract import Late, Punctuation
 from riprap.operators.views import Views
-from riprap.protocols.channel import Delivered, Retention, SendingEnd
+from riprap.protocols.channel import Delivered, SendingEnd
 from riprap.protocols.channels import ChannelId
 from riprap.replication.digests import INTERVAL, SETTING, OutputDigest
-from riprap.runtime.element.copy_output import CopyOutput
 from riprap.runtime.element.divider import Divider
 from riprap.runtime.element.entry_times import EntryTimes
 from riprap.runtime.element.latency import Latencies
 from riprap.runtime.element.ledger import Ledger
-from riprap.runtime.element.output_channels import OUTPUTS, CommittedOutput, LoggingOutput, OutputChannel
-from riprap.runtime.element.remember_output import RememberOutput
 from riprap.runtime.element.shard_merge import EngineEvent
-from riprap.runtime.element.while_down import WhileDownOutput
 from riprap.runtime.host import Host
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Message, MessageKind
-
-_OUTPUTS: Mapping[Retention, type[OutputChannel]] = {
-    **OUTPUTS, "remember": RememberOutput, "while-down": WhileDownOutput, "copy": CopyOutput,
-}  # fmt: skip
+from riprap.runtime.retention.logged import CommittedOutput
+from riprap.runtime.retention.output_channel import OutputChannel, OutputStream
 
 
 class _Stream:
@@ -82,16 +76,12 @@ class Outputs:
         self._halted = False
         self.channels: dict[ChannelId, OutputChannel] = {}
         for channel in layout.all_outputs(pe):
-            retention, record = layout.retention(channel), ledger.outputs[channel]
-            lossy = layout.protocol.lossy
-            sender = SendingEnd(retention, sent[channel], record.key, guarded=not exact, lossy=lossy)
-            kind = CommittedOutput if layout.committed(channel) else _OUTPUTS[retention]
-            output = kind(channel, epoch, sender, record, host, limit)
-            if isinstance(output, RememberOutput | WhileDownOutput | CopyOutput):
-                output.shape = layout.shape(channel)
-            if isinstance(output, WhileDownOutput):
-                output.share = layout.link(channel.stream).share
-            self.channels[channel] = output
+            kind, record, lossy = layout.kind(channel), ledger.outputs[channel], layout.protocol.lossy
+            sender = SendingEnd(kind.name, sent[channel], record.key, guarded=not exact, lossy=lossy)
+            class_ = CommittedOutput if layout.committed(channel) else kind.output
+            share = 1.0 if layout.outward(channel) else layout.link(channel.stream).share
+            facts = OutputStream(layout.shape(channel), share)
+            self.channels[channel] = class_(channel, epoch, sender, record, host, limit, facts)
         self._all = list(self.channels.values())
         self._streams: dict[str, _Stream] = {}
         for channel in self.channels:
@@ -109,17 +99,13 @@ class Outputs:
                 before = max((restored[output.id].key for output in channels if output.id in restored), default=before)
                 stream.digest = OutputDigest(before, layout.settings.get(SETTING, INTERVAL))
             stream.reached = _bind(engine.watermark if sink is None else engine.reached, name)
-            by_key = any(isinstance(output, RememberOutput | CopyOutput) for output in channels)
-            stream.guarded = by_key and layout.punctuated(channel)
+            stream.guarded = layout.kind(channel).replicated and layout.punctuated(channel)
             self._streams[name] = stream
         for stream in self._streams.values():  # a restored state has a watermark
             stream.announced = max(_promised(stream), announced or START_KEY)
             for output in stream.channels:
                 output.announced = stream.announced
-                if isinstance(output, CopyOutput) and output.id in restored:
-                    output.start_restored(restored[output.id])
-                elif isinstance(output, CopyOutput) and pe.fragment.copied:
-                    output.start_empty()
+                output.start(restored.get(output.id), copied=pe.fragment.copied)
 
     # Emitting ---------------------------------------------------------------------------------------------------------
 
@@ -158,7 +144,6 @@ class Outputs:
             return
         assert self._recorded is not None
         own = self.channels[self._recorded]
-        assert isinstance(own, LoggingOutput)
         own_messages: list[Message] = []
         for output, messages, _ in leaving:
             if output is own:
@@ -292,15 +277,14 @@ class Outputs:
     def tick(self) -> Iterator[tuple[str, dict[int, int]]]:
         """Time passes. Yields digests of each stream's output, by completed interval."""
         for output in self.channels.values():
-            if isinstance(output, CopyOutput):
-                output.remind()
+            output.tick()
         for name, stream in self._streams.items():
             if stream.digest is not None and (completed := stream.digest.passed(stream.announced)):
                 yield name, completed
 
     def emitted_to_copies(self) -> dict[ChannelId, Delivered]:
         """The positions up to which channels to or from copies have emitted."""
-        return {output.id: output.emitted_to for output in self.channels.values() if isinstance(output, CopyOutput)}
+        return {output.id: output.emitted_to for output in self.channels.values() if output.emitted_to is not None}
 
     # Consumers --------------------------------------------------------------------------------------------------------
 

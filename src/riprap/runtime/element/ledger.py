@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import xxhash
 
@@ -37,7 +37,9 @@ from riprap.graph.order_keys import START_KEY, OrderKey
 from riprap.graph.reach import BEGINNING, END, Span
 from riprap.protocols.channel import Delivered
 from riprap.protocols.channels import ChannelId
-from riprap.runtime.layout import Layout, Pe
+
+if TYPE_CHECKING:
+    from riprap.runtime.layout import Layout, Pe
 
 MAGIC = b"RPRPLEDG"
 _HEAD = struct.Struct("<8sQ")
@@ -264,10 +266,10 @@ class LedgerShape:
         return xxhash.xxh3_64_intdigest(repr(astuple(self)).encode())
 
 
-def ledger_shape(layout: Layout, pe: Pe) -> LedgerShape:
+def ledger_shape(layout: "Layout", pe: "Pe") -> LedgerShape:
     fed = dict.fromkeys(link.stream.target for link in layout.links if link.target == pe.fragment)
     sources = tuple(s.name for s in layout.graph.sources if s.name in pe.fragment.members)
-    held = tuple(channel for channel in layout.inputs(pe) if layout.retention(channel) == "hold")
+    held = tuple(channel for channel in layout.inputs(pe) if layout.kind(channel).acknowledged)
     stateful = tuple(name for name in pe.fragment.members if any(layout.graph[name].stateful))
     return LedgerShape(layout.inputs(pe), layout.all_outputs(pe), tuple(fed), sources, held, stateful)
 

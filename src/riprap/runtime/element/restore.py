@@ -31,7 +31,7 @@ from riprap.graph.order_keys import END_KEY, START_KEY, OrderKey
 from riprap.graph.reach import BEGINNING
 from riprap.protocols.channel import Delivered
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.cut import CheckpointId, Cut, InletCut
+from riprap.protocols.cut import CheckpointId, Cut
 from riprap.protocols.protocol import WHOLE, RestorePlan
 from riprap.runtime.element.ledger import Ledger
 from riprap.runtime.element.message_bytes import decode_message
@@ -40,6 +40,7 @@ from riprap.runtime.element.shard_merge import ShardMerge
 from riprap.runtime.host import Host
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Message
+from riprap.runtime.retention.kind import SavedInput
 
 SHARDS = "gathered:"  # prefix of those mergers of a checkpoint that merge shards, before the engine
 
@@ -155,24 +156,15 @@ class Restore:
         self._ledger.commit()
 
     def _input_start(self, channel: ChannelId) -> tuple[int, int]:
-        record, retention = self._ledger.inputs[channel], self._layout.retention(channel)
         unit = self._unit.get(self._layout.stream(channel).target)
-        if retention == "copy" and WHOLE in self._cuts:
-            copied = self._cuts[WHOLE].inlets[channel]
-            record.next, record.retained_from, record.missed = copied.passed, copied.passed, copied.missed
-        if retention in ("discard", "remember", "while-down", "copy"):
-            return record.next, -1
-        if unit is None and retention == "hold":
-            return record.retained_from, -1
-        cut = self._cuts.get(unit) if unit is not None else None
-        input_cut = InletCut(0, 0, *((0, 0) if retention == "log" else (-1, -1)))
-        if cut is not None:
-            input_cut = cut.inlets.get(channel, input_cut)  # nothing has arrived from a new shard
-        if self._plan.delivered == "taken":
-            record.next = record.retained_from = input_cut.taken
-            record.missed = input_cut.missed
-            return input_cut.taken, input_cut.taken_position
-        return input_cut.passed, input_cut.passed_position
+        cut, whole = self._cuts.get(unit) if unit is not None else None, self._cuts.get(WHOLE)
+        saved = SavedInput(
+            unit is not None,
+            cut.inlets.get(channel) if cut is not None else None,
+            whole.inlets.get(channel) if whole is not None else None,
+            self._plan.delivered == "taken",
+        )
+        return self._layout.kind(channel).input_start(self._ledger.inputs[channel], saved)
 
     def _count_undone(self) -> None:
         """Count received items that the restored states lack and that no incarnation has counted."""
@@ -194,12 +186,8 @@ class Restore:
                     gone.append(max(taken.position - max(saved, taken.at_start), 0))
             state.undone, state.unsure = sum(gone), int(bool(gone))
         for channel, record in ledger.inputs.items():
-            retention = layout.retention(channel)
-            if retention == "while-down":
-                saved = min((self._saved(name, channel) for name in ledger.states), default=record.received)
-                record.forgotten += max(record.received - max(saved, record.at_start), 0)
-            elif retention == "hold":  # delivered again from further back; output up to there was emitted
-                record.position = min(record.position, promised)
+            received = [self._saved(name, channel) for name in ledger.states]
+            layout.kind(channel).count_undone(record, min(received, default=record.received), promised)
             record.at_start = record.received
         for taken in ledger.sources.values():
             taken.at_start = taken.position
@@ -207,11 +195,9 @@ class Restore:
 
     def _redelivered(self, operator: str, channel: ChannelId) -> bool:
         """Whether an operator gets again what it processed of a channel after its checkpoint."""
-        retention = self._layout.retention(channel)
-        if self._plan.whole or retention != "hold":
-            return self._plan.whole and retention in ("log", "hold")
         retains = operator in self._unit or self._engine.operators[operator].retains
-        return self._layout.stream(channel).target == operator and retains
+        retains = retains and self._layout.stream(channel).target == operator
+        return self._layout.kind(channel).redelivered(whole=self._plan.whole, retains=retains)
 
     def _saved(self, operator: str, channel: ChannelId) -> int:
         """How many items of a channel had arrived when the state of an operator was saved."""
@@ -229,15 +215,7 @@ class Restore:
             if self._plan.delivered == "taken":
                 record.number = sent
             return sent
-        if self._layout.retention(channel) == "log":
-            end = self._host.log_end(channel)
-            if end < record.number:  # numbered, but not in the log at the crash
-                self._ledger.begin()
-                record.discarded += record.number - end
-                record.log_until = self._host.log_max_time(channel)
-                record.number = end
-                self._ledger.commit()
-        return record.number
+        return self._layout.kind(channel).next_number(channel, self._ledger, self._host)
 
     def _source(self, name: str) -> int:
         if not self._plan.whole:
@@ -249,7 +227,7 @@ class Restore:
         """The key of a previous incarnation, unless held inputs of the operator are delivered again below it."""
         unit = self._unit.get(operator)
         held = any(
-            self._layout.retention(channel) == "hold" and self._layout.stream(channel).target == operator
+            self._layout.kind(channel).rolls_back and self._layout.stream(channel).target == operator
             for channel in self._layout.inputs(self._pe)
         )
         if held and unit is not None:
@@ -270,7 +248,7 @@ class Restore:
                 continue
             stream, target = link.stream, link.stream.target
             again = {  # a log replays what waited; connected producers announce their watermarks again
-                channel.source: link.retention != "log" or cut.inlets[channel].waits
+                channel.source: not link.kind.logged or cut.inlets[channel].waits
                 for channel in self._layout.inputs(self._pe)
                 if channel.stream == stream.id and channel in cut.inlets
             }

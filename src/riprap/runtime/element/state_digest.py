@@ -14,7 +14,7 @@ from riprap.engine.engine import Engine
 from riprap.graph.order_keys import KeyShape, OrderKey
 from riprap.operators.columns import Keys
 from riprap.protocols.channel import ALL, Delivered, Skip
-from riprap.runtime.element.remember_output import keys_of_message
+from riprap.runtime.element.arrivals import keys_of_message
 from riprap.runtime.messages import Message, MessageKind
 
 

@@ -12,8 +12,9 @@ from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId
 from riprap.protocols.events import Durable, Publish
 from riprap.runtime.element.message_bytes import encode_message
-from riprap.runtime.element.output_channels import CommittedOutput, OutputChannel
 from riprap.runtime.messages import Message
+from riprap.runtime.retention.logged import CommittedOutput
+from riprap.runtime.retention.output_channel import OutputChannel
 
 Marks = Mapping[ChannelId, tuple[int, OrderKey]]  # number of the next item, watermark
 

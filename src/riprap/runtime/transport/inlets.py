@@ -339,7 +339,7 @@ class Inlets:
 
     def _delivered(self, channel: ChannelId) -> Delivered:
         """The delivered position in a form that is valid for every replica of the producer; received items count."""
-        if self._layout.retention(channel) not in ("remember", "copy"):
+        if not self._layout.kind(channel).replicated:
             return Delivered()
         unread = [e.message for e in self._loop.events if isinstance(e, Arrival) and e.channel == channel]
         return self._delivered_position(channel, unread)

@@ -14,23 +14,23 @@ reported as doubled.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from riprap.graph.order_keys import END_KEY, KeyShape, OrderKey
-from riprap.operators.columns import Keys, keys_of
+from riprap.graph.order_keys import END_KEY, OrderKey
 from riprap.protocols.channel import ALL, Delivered, Skip
-from riprap.runtime.element.arrivals import renumbered
-from riprap.runtime.element.output_channels import HoldingOutput
-from riprap.runtime.element.shard_merge import EngineEvent
-from riprap.runtime.messages import Message, MessageKind
+from riprap.runtime.element.arrivals import keys_of_message, renumbered
+from riprap.runtime.messages import Message
+from riprap.runtime.retention.holding import HoldingOutput
+from riprap.runtime.retention.kind import RetentionKind
+
+if TYPE_CHECKING:
+    from riprap.runtime.element.element_inputs import InputChannel
+    from riprap.runtime.element.shard_merge import EngineEvent
 
 
 class RememberOutput(HoldingOutput):
-    shape: KeyShape  # of the channel's rows
-
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)
         self.sender.guarded = False  # the delivered key decides, in all incarnations
@@ -42,13 +42,13 @@ class RememberOutput(HoldingOutput):
         self._dropped = self._seen = 0  # items held at the takeover: not sent, delivered by another replica
         self._sent_term = 0  # the term in which something was sent
 
-    def number_items(self, items: int, event: EngineEvent) -> int:
+    def number_items(self, items: int, event: "EngineEvent") -> int:
         return self.sender.numbered(items)  # the ledger counts items when they are sent
 
-    def emit(self, messages: Sequence[Message]) -> None:
-        super().emit(messages)
+    def emit(self, messages: Sequence[Message], record: bytes = b"") -> None:
+        super().emit(messages, record)
         for message in messages:
-            keys = keys_of_message(message, self.shape)
+            keys = keys_of_message(message, self.stream.shape)
             self._ends.append((keys.at(len(keys.ts) - 1), message.number + message.items))
 
     def validate(self) -> None:
@@ -96,7 +96,7 @@ class RememberOutput(HoldingOutput):
         """The number of the first item that was not delivered to the consumer."""
         first = held_from
         for message in self._held.messages():
-            seen = skip.of(keys_of_message(message, self.shape))
+            seen = skip.of(keys_of_message(message, self.stream.shape))
             first = message.number + seen
             if skip.over:
                 break
@@ -146,11 +146,14 @@ class RememberOutput(HoldingOutput):
         return self._sent_watermark == END_KEY if self._term else self.announced == END_KEY
 
 
-def keys_of_message(message: Message, shape: KeyShape) -> Keys:
-    """The keys of its items."""
-    if message.kind is MessageKind.PUNCTUATION:
-        assert message.punctuation is not None
-        return Keys(*(np.array([part], np.int64) for part in message.punctuation))
-    if message.batch is None:
-        return Keys(*(np.zeros(0, np.int64) for _ in range(4)))
-    return keys_of(message.batch, shape)
+class RememberRetention(RetentionKind):
+    """As discard, but the standby replicas may still hold what was sent since."""
+
+    name, recovery, output = "remember", "failover", RememberOutput
+    by_keys = replicated = by_term = True
+
+    def gapless_under(self, settings: Mapping[str, Any]) -> bool:
+        return settings.get("failover") != "plain"
+
+    def start_input(self, input_: "InputChannel", restored: Delivered | None, *, copied: bool) -> None:
+        input_.delivered = input_.record.delivered

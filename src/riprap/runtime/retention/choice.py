@@ -5,11 +5,10 @@
 
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.protocols.channel import Retention
-from riprap.protocols.partial import PARTIAL
 from riprap.protocols.protocol import ProtocolSpec
 
 
-def retention_of(graph: Graph, stream: StreamSpec, protocol: ProtocolSpec = PARTIAL) -> Retention:
+def retention_of(graph: Graph, stream: StreamSpec, protocol: ProtocolSpec) -> Retention:
     if max(graph[end].annotations.copies for end in (stream.source, stream.target)) > 1:
         return "copy"
     group = graph[stream.source].annotations.ha_group

@@ -19,20 +19,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from riprap.graph.order_keys import END_KEY, KeyShape, OrderKey
+from riprap.graph.order_keys import END_KEY, OrderKey
 from riprap.operators.columns import keys_of
 from riprap.protocols.channel import Delivered, sampled
-from riprap.runtime.element.output_channels import OutputChannel
+from riprap.runtime.element.ledger import InputChannelRecord
 from riprap.runtime.element.resend_buffer import ResendBuffer
 from riprap.runtime.messages import Message
+from riprap.runtime.retention.kind import RetentionKind
+from riprap.runtime.retention.output_channel import OutputChannel
 
 
 class WhileDownOutput(OutputChannel):
-    """`shape` is of the stream; `share` is the part of the rows that is retained while the consumer is down."""
-
-    shape: KeyShape
-    share = 1.0
-
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
         self._shelf = self._host.shelf(self.id)
@@ -54,11 +51,11 @@ class WhileDownOutput(OutputChannel):
 
     # Emitting ---------------------------------------------------------------------------------------------------------
 
-    def emit(self, messages: Sequence[Message]) -> None:
+    def emit(self, messages: Sequence[Message], record: bytes = b"") -> None:
         if not self._shelving:
             for message in messages:
                 self._held.add(message)
-        elif self.sender.up is False and self.share < 1:
+        elif self.sender.up is False and self.stream.share < 1:
             for message in messages:
                 part = self._sampled(message)
                 self.record.discarded += message.items - (0 if part is None else part.items)
@@ -77,7 +74,7 @@ class WhileDownOutput(OutputChannel):
         """The retained rows, under the last numbers of the message; None: none. Punctuations are always retained."""
         if message.batch is None:
             return message
-        rows = np.flatnonzero(sampled(keys_of(message.batch, self.shape), self.share))
+        rows = np.flatnonzero(sampled(keys_of(message.batch, self.stream.shape), self.stream.share))
         if not len(rows):
             return None
         if len(rows) == message.items:
@@ -169,3 +166,15 @@ class WhileDownOutput(OutputChannel):
     @property
     def ended(self) -> bool:
         return self._sent_watermark == END_KEY
+
+
+class WhileDownRetention(RetentionKind):
+    """An input resumes at the position of the previous incarnation, and the producer has retained what was sent since.
+    What was processed after the checkpoint is forgotten, and counted.
+    """
+
+    name, recovery, output = "while-down", "while-down", WhileDownOutput
+    gaps = gapless = True
+
+    def count_undone(self, record: InputChannelRecord, saved: int, promised: int) -> None:
+        record.forgotten += max(record.received - max(saved, record.at_start), 0)

@@ -17,29 +17,33 @@ other copy is left, it sends anyway (`activate`), and the items in between are l
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from riprap.graph.order_keys import END_KEY, KeyShape, OrderKey
+from riprap.graph.order_keys import END_KEY, OrderKey
 from riprap.operators.columns import keys_of
 from riprap.operators.contract import Late, Punctuation
 from riprap.operators.views import Views
 from riprap.protocols.channel import ALL, Delivered, Skip
-from riprap.runtime.element.arrivals import renumbered
-from riprap.runtime.element.output_channels import HoldingOutput
-from riprap.runtime.element.remember_output import keys_of_message
-from riprap.runtime.element.shard_merge import EngineEvent
+from riprap.replication.seen import Seen
+from riprap.runtime.element.arrivals import keys_of_message, renumbered
+from riprap.runtime.element.ledger import InputChannelRecord
 from riprap.runtime.messages import Message
+from riprap.runtime.retention.holding import HoldingOutput
+from riprap.runtime.retention.kind import RetentionKind, SavedInput
+
+if TYPE_CHECKING:
+    from riprap.runtime.element.element_inputs import InputChannel
+    from riprap.runtime.element.shard_merge import EngineEvent
 
 _REMIND = 100  # ticks
 
 
 class CopyOutput(HoldingOutput):
-    shape: KeyShape  # of the channel's rows
-
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)
         self.sender.guarded = False  # the consumer drops duplicates, by key
         self.since = Delivered()  # position up to which the restored state had emitted
-        self.emitted_to = Delivered()  # position up to which it has emitted
+        self.emitted_to: Delivered = Delivered()  # position up to which it has emitted
         self._offset = 0
         self._ends: deque[tuple[OrderKey, int]] = deque()  # of held messages: last key, number after the last item
         self.restored = self._has_sent = False  # it started from the state of another copy; and has sent since
@@ -48,20 +52,18 @@ class CopyOutput(HoldingOutput):
         self._emitted = self.sender.number  # items, each counted once
         self._counted_to: OrderKey | None = None  # items up to this key were counted in a previous incarnation
 
-    def start_restored(self, emitted_to: Delivered) -> None:
-        """It was restored from a snapshot that had emitted up to this position."""
-        self.since = self.emitted_to = emitted_to
-        self.restored = True
-
-    def start_empty(self) -> None:
-        """It has no state, and may emit again what its previous incarnation emitted."""
-        self._counted_to = self.record.key
+    def start(self, restored: Delivered | None, *, copied: bool) -> None:
+        if restored is not None:
+            self.since = self.emitted_to = restored
+            self.restored = True
+        elif copied:  # it has no state, and may emit again what its previous incarnation emitted
+            self._counted_to = self.record.key
 
     @property
     def emitted(self) -> int:
         return self._emitted
 
-    def number_items(self, items: int, event: EngineEvent) -> int:
+    def number_items(self, items: int, event: "EngineEvent") -> int:
         number = self.sender.numbered(items)
         if not isinstance(event, Late):
             items = self._uncounted(items, event)
@@ -76,27 +78,27 @@ class CopyOutput(HoldingOutput):
     def _uncounted(self, items: int, event: Views | Punctuation) -> int:
         """How many of these items no incarnation has counted."""
         rows = event if isinstance(event, Views) else None
-        last = event.last_key(self.shape) if isinstance(event, Views) else event.key
+        last = event.last_key(self.stream.shape) if isinstance(event, Views) else event.key
         if self._counted_to is not None:
             if last <= self._counted_to:
                 return 0
             if rows is not None:
-                items -= bisect_right(range(items), self._counted_to, key=keys_of(rows, self.shape).at)
+                items -= bisect_right(range(items), self._counted_to, key=keys_of(rows, self.stream.shape).at)
             self._counted_to = None
         if last > self.record.key:
             self.record.key = last
         return items
 
-    def remind(self) -> None:
+    def tick(self) -> None:
         """Report again that it is mute, for a director that has started since."""
         self._ticks += 1
         if self._mute is not None and self._ticks % _REMIND == 0:
             self._report(mute=True)
 
-    def emit(self, messages: Sequence[Message]) -> None:
-        super().emit(messages)
+    def emit(self, messages: Sequence[Message], record: bytes = b"") -> None:
+        super().emit(messages, record)
         for message in messages:
-            keys = keys_of_message(message, self.shape)
+            keys = keys_of_message(message, self.stream.shape)
             self._ends.append((keys.at(len(keys.ts) - 1), message.number + message.items))
             self.emitted_to = self.emitted_to.after(keys, None)
 
@@ -121,7 +123,7 @@ class CopyOutput(HoldingOutput):
         self.sender.up, self._sent_watermark = True, None
         skip, first = Skip(delivered), self._held.first(self.sender.number)
         for message in self._held.messages():
-            first = message.number + skip.of(keys_of_message(message, self.shape))
+            first = message.number + skip.of(keys_of_message(message, self.stream.shape))
             if skip.over:
                 break
         self._offset = next_ - first
@@ -165,3 +167,21 @@ class CopyOutput(HoldingOutput):
     @property
     def ended(self) -> bool:
         return self.announced == END_KEY if self._mute is not None else self._sent_watermark == END_KEY
+
+
+class CopyRetention(RetentionKind):
+    """An input resumes at the snapshot of another copy; without one, as with discard."""
+
+    name, recovery, output = "copy", "copies", CopyOutput
+    by_keys = replicated = gapless = never_silent = per_copy = True
+
+    def input_start(self, record: InputChannelRecord, saved: SavedInput) -> tuple[int, int]:
+        if saved.whole is not None:
+            copied = saved.whole
+            record.next, record.retained_from, record.missed = copied.passed, copied.passed, copied.missed
+        return record.next, -1
+
+    def start_input(self, input_: "InputChannel", restored: Delivered | None, *, copied: bool) -> None:
+        before = input_.record.delivered  # a copy starts from the restored position, not from its previous incarnation
+        input_.seen = Seen(restored or (None if copied else before))
+        input_.delivered_before = before if copied and restored is None else Delivered()
