@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests import bounds
 
-MOST = 90  # real runs and random apps of the whole loop; and four in test_pieces.py, in caches of their own
+MOST = 98  # real runs and random apps of the whole loop; and four in test_pieces.py, in caches of their own
 SETTING = "RIPRAP_COMPILED"
 
 

@@ -31,6 +31,10 @@ WRONG = {
     "App": [lambda: App("app", protect=checkpoint(every="1s")), lambda: App("app", protect=7)],
     "App.source": [lambda: App("app").source("S", "x dubble"), lambda: App("app").source("S", 7)],
     "App.feedback": [lambda: App("app").feedback("L", "x double", delay="0s"), lambda: App("app").feedback("L", 7)],
+    "App.table": [
+        lambda: App("app").table("no-such-file.parquet", name="T"),
+        lambda: App("app").table(7, name="T"),
+    ],
     "App.build": [lambda: App("app").build(), lambda: App("app").build(7)],
     "Stream.filter": [lambda: a_stream().filter("y > 1", name="F"), lambda: a_stream().filter(7, name="F")],
     "Stream.where": [lambda: a_stream().where("x >", name="F"), lambda: a_stream().where(None, name="F")],
@@ -47,6 +51,23 @@ WRONG = {
     "Stream.join": [
         lambda: a_stream().join(a_stream(), on="k", left_window=count(1), right_window=count(1), name="J"),
         lambda: a_stream().join("other", on="k", left_window=count(1), right_window=count(1), name="J"),
+    ],
+    "Stream.join_table": [
+        lambda: a_stream().join_table("users.parquet", on="k", name="J"),
+        lambda: a_stream().join_table(7, name="J"),
+    ],
+    "Stream.drop_duplicates": [
+        lambda: a_stream().drop_duplicates("y", name="D"),
+        lambda: a_stream().drop_duplicates("x", within=7, name="D"),
+    ],
+    "Stream.window_time": [lambda: a_stream().window_time(name="W"), lambda: a_stream().window_time(7)],
+    "Stream.map_python": [
+        lambda: a_stream().map_python("z", len, "y", returns="long", name="F"),
+        lambda: a_stream().map_python("z", len, "k", returns=7, name="F"),
+    ],
+    "Stream.map_batches": [
+        lambda: a_stream().map_batches(len, "x dubble", name="F"),
+        lambda: a_stream().map_batches(len, 7, name="F"),
     ],
     "Stream.sort": [lambda: a_stream().sort("y", window=count(2), name="O"), lambda: a_stream().sort(7, name="O")],
     "Stream.barrier": [lambda: a_stream().barrier(a_stream(), name="B"), lambda: a_stream().barrier("x", name="B")],
@@ -80,8 +101,8 @@ def test_every_public_method_is_here():
     public = {
         f"{kind.__name__}.{name}"
         for kind in (App, Stream)
-        for name, value in vars(kind).items()
-        if callable(value) and not name.startswith("_")
+        for name in dir(kind)
+        if callable(getattr(kind, name)) and not name.startswith("_")
     }
     assert public <= set(WRONG)
 
