@@ -42,6 +42,7 @@ _HOMES = {
     "run_bounded": "riprap.spark.bounded",
     "session": "riprap.spark.session",
     "assess": "riprap.api.public",
+    "from_spark": "riprap.api.public",
     "measure": "riprap.api.public",
     "protect": "riprap.api.public",
     "Slo": "riprap.planner.slo",
@@ -67,6 +68,7 @@ __all__ = [
     "checkpoint",
     "continuous",
     "count",
+    "from_spark",
     "full_replication",
     "ha_group",
     "measure",
@@ -91,7 +93,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from riprap.api.public import assess, measure, model, plan, protect, prove, resume, run
+    from riprap.api.public import assess, from_spark, measure, model, plan, protect, prove, resume, run
     from riprap.engine.engine import Engine
     from riprap.graph.aggregates import apply
     from riprap.graph.annotations import backup, checkpoint, continuous, full_replication, ha_group, persist, retain

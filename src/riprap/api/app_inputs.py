@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from riprap.api.job_inputs import prepared_inputs
 from riprap.apps.catalogue import load_app
 from riprap.base import files
 from riprap.base.errors import UsageError, known
@@ -59,6 +60,9 @@ def input_paths(graph: Graph, inputs: AnyInputs, beside: Path | None = None) -> 
                     files.make(files.real(beside.parent))
                     paths[name] = beside.with_name(f"{beside.name}-{name}.parquet")
                 pq.write_table(_table(f"the input of source {name}", given), paths[name])
+        if any(source.recorded is not None for source in graph.sources):
+            yield dict(prepared_inputs(graph, paths).paths)
+            return
         yield paths
 
 

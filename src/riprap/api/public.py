@@ -23,6 +23,7 @@ from riprap.api import run as running
 from riprap.api.app_inputs import AnyApp, AnyInputs, as_graph, duration_text, input_paths
 from riprap.api.app_inputs import seconds as in_seconds
 from riprap.api.assess import Assessment, run_request
+from riprap.api.job_inputs import prepared_inputs
 from riprap.api.measure import measure_inputs
 from riprap.api.model import Prediction, describe_app, protections_of
 from riprap.api.model import model as predict
@@ -49,6 +50,19 @@ from riprap.san.statistics import Precision
 from riprap.san.streaming.failures import Faults
 
 AnyPlan = str | Path | Plan | RecoveryPlan | ProtectionForBudget
+
+
+def from_spark(frames: Any, *, name: str = "job") -> Graph:
+    """The app of a DataFrame, or of several that may share sources: streaming or static, and not started.
+
+    It goes wherever an app goes. Raises if an operator cannot be one of an app; `riprap graph --explain` says which.
+
+        app = riprap.from_spark(volumes, name="volumes")
+        riprap.assess(app, {"clicks": "recorded/clicks.parquet"})
+    """
+    from riprap.spark.jobs.job_files import graph_of_frames
+
+    return graph_of_frames(frames, name)
 
 
 def assess(
@@ -250,6 +264,9 @@ def plan_file(plan: AnyPlan | None) -> Iterator[Path | None]:
 def _inputs(
     graph: Graph, inputs: AnyInputs, options: Mapping[str, Any], beside: Path | None = None
 ) -> Iterator[dict[str, Path]]:
+    if inputs is None and any(source.recorded is not None for source in graph.sources):
+        yield dict(prepared_inputs(graph, {}).paths)
+        return
     if inputs is None:
         from riprap.apps.samples import cache_directory, sample_inputs
 

@@ -1,4 +1,4 @@
-"""Finding an app: by the name of a bundled one, or as `module:attribute`.
+"""Finding an app: by the name of a bundled one, as `module:attribute`, or as a PySpark job, `job.py:query`.
 
 Only the user names code, on the command line or in a call: a file can at most contain a name in `BUNDLED`. The
 directory of a user's module is searched after everything that is installed, so that no file in it can shadow a library.
@@ -7,6 +7,7 @@ directory of a user's module is searched after everything that is installed, so 
 import importlib
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from importlib.machinery import PathFinder
@@ -34,14 +35,25 @@ def workload_module(name: str) -> ModuleType | None:
     return module if hasattr(module, "WORKLOAD") else None
 
 
+def is_job(name: str) -> bool:
+    """Whether a name is that of an existing PySpark job: a script or a pipeline, or one of its queries."""
+    return re.search(r"\.(py|ya?ml)(:[^:]+)?$", name) is not None
+
+
 def load_app(name: str) -> Graph:
-    """The graph called `name`: a bundled app, or `module:attribute` where the attribute is a Graph, an App, or a
-    function of that module without arguments that returns one. `name` comes from the user, never from a file."""
+    """The graph called `name`: a bundled app, an existing PySpark job, or `module:attribute` where the attribute is a
+    Graph, an App, or a function of that module without arguments that returns one. `name` comes from the user, never
+    from a file."""
+    if is_job(name):
+        from riprap.spark.jobs.job_files import job_graph
+
+        return job_graph(name)
     where = BUNDLED.get(name, name)
     module_name, colon, attribute = where.partition(":")
     if not colon or not module_name or not attribute:
         raise UsageError(
-            f"app {name} is unknown; bundled apps are {known(BUNDLED, name)}; write your own app as module:attribute"
+            f"app {name} is unknown; bundled apps are {known(BUNDLED, name)}; write your own app as module:attribute, "
+            "or a PySpark job as job.py or job.py:query"
         )
     module = _imported(module_name, f"app {name}")
     if not hasattr(module, attribute):

@@ -10,7 +10,9 @@ from riprap.base.errors import UsageError, known
 if TYPE_CHECKING:
     from riprap.graph.graph import Graph
 
-AppName = Annotated[str, typer.Argument(help="A bundled app, or module:attribute.", show_default=False)]
+AppName = Annotated[
+    str, typer.Argument(help="A bundled app, module:attribute, or a PySpark job: job.py:query.", show_default=False)
+]
 InputPaths = Annotated[
     list[str] | None,
     typer.Option(
@@ -34,21 +36,14 @@ def planned_app(name: str, plan: str | Path | None) -> "Graph":
 
 def input_paths(graph: "Graph", given: list[str] | None, tuples: int, seed: int) -> dict[str, Path]:
     """An input file for each source: the named ones, or generated ones."""
+    if is_of_job(graph):
+        return _job_inputs(graph, given or [])
     if not given:
         from riprap.apps.samples import cache_directory, sample_inputs
 
         return dict(sample_inputs(graph, tuples, seed, cache_directory()))
     names = [source.name for source in graph.sources]
-    paths: dict[str, Path] = {}
-    for text in given:
-        name, equals, path = text.partition("=")
-        if not equals or name not in names:
-            if len(names) > 1 or (equals and not Path(text).exists()):
-                raise UsageError(f"--input {text}: write SOURCE=PATH; the sources are {known(names, name)}")
-            name, path = names[0], text
-        if name in paths:
-            raise UsageError(f"--input: source {name} is given twice")
-        paths[name] = Path(path.removeprefix("stream:"))
+    paths = _named_paths(names, given)
     for name in names:
         if name not in paths:
             raise UsageError(f"--input: no file for source {name}; write --input {name}=PATH")
@@ -60,3 +55,34 @@ def input_paths(graph: "Graph", given: list[str] | None, tuples: int, seed: int)
         ).exists():  # only `run` reads persistent streams, and checks them itself
             check_input(paths[source.name], source)
     return paths
+
+
+def _named_paths(names: list[str], given: list[str]) -> dict[str, Path]:
+    """The paths of `--input`, by source."""
+    paths: dict[str, Path] = {}
+    for text in given:
+        name, equals, path = text.partition("=")
+        if not equals or name not in names:
+            if len(names) > 1 or (equals and not Path(text).exists()):
+                raise UsageError(f"--input {text}: write SOURCE=PATH; the sources are {known(names, name)}")
+            name, path = names[0], text
+        if name in paths:
+            raise UsageError(f"--input: source {name} is given twice")
+        paths[name] = Path(path.removeprefix("stream:"))
+    return paths
+
+
+def is_of_job(graph: "Graph") -> bool:
+    """Whether the app is that of an existing PySpark job, whose sources have recordings."""
+    return any(source.recorded is not None for source in graph.sources)
+
+
+def _job_inputs(graph: "Graph", given: list[str]) -> dict[str, Path]:
+    """The recordings of a job's sources in the order of event time; says on stderr what they are like."""
+    from riprap.api.job_inputs import prepared_inputs
+    from riprap.cli.console import ERR
+
+    found = prepared_inputs(graph, _named_paths([source.name for source in graph.sources], given))
+    for sentence in found.sentences:
+        ERR.print(sentence, soft_wrap=True)
+    return dict(found.paths)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from riprap.cli.app_options import AppName, AsJson, InputPaths, input_paths
+from riprap.cli.app_options import AppName, AsJson, InputPaths, input_paths, is_of_job
 from riprap.cli.output_paths import output_directory
 
 if TYPE_CHECKING:
@@ -89,11 +89,12 @@ def command(
 
     if scale not in SCALES:
         raise UsageError(f"--scale {scale} is unknown; known: {known(SCALES, scale)}")
-    if not json and not input:
+    own = is_of_job(graph)  # with recordings instead of generated data
+    if not json and not input and not own:
         ERR.print(f"{graph.name} over {SCALES[scale].tuples:,} generated tuples (seed {seed})")
     request = AssessRequest(
         graph,
-        input_paths(graph, input, SCALES[scale].tuples, seed) if input else {},
+        input_paths(graph, input, SCALES[scale].tuples, seed) if input or own else {},
         scale,
         fault,
         state,
@@ -119,10 +120,10 @@ def command(
     folder = out or Path(f"assessment-{graph.name}-{scale}")
     output_directory(folder)
     # Invalid requests are refused before data is generated and Spark starts.
-    settings_of(graph, request, None if input else SCALES[scale].tuples)
+    settings_of(graph, request, None if input or own else SCALES[scale].tuples)
     if plan is not None:
         read_plan(plan).apply(graph)
-    if not input:
+    if not input and not own:
         request = replace(request, inputs=input_paths(graph, None, SCALES[scale].tuples, seed))
     if not json:
         ERR.print("starting Spark …")

@@ -26,12 +26,17 @@ def command(
     json: AsJson = False,
 ) -> None:
     """Draw an app: its operators, streams and protection."""
+    from riprap.apps.catalogue import is_job
     from riprap.base.errors import UsageError
     from riprap.cli.console import ERR, OUT, print_json
+    from riprap.cli.job_table import print_job
     from riprap.graph.drawing import draw, draw_text
     from riprap.graph.pictures import picture
 
     output_file(svg, "--svg")
+    if explain and is_job(app) and plan is None:
+        print_job(app, json=json)
+        return
     graph = planned_app(app, plan)
     nodes, edges = picture(graph)
     if svg is not None:

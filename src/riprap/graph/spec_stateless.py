@@ -1,6 +1,6 @@
 """Specifications of operators without windows: source, sink, functor, punctor, split, delay, union, user-defined."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, cast
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ from riprap.expressions import Expression
 from riprap.expressions.ast import Call
 from riprap.graph.mark_keys import own_marks
 from riprap.graph.order_keys import KeyShape, joined_shape, overlapping, source_shape
+from riprap.graph.recorded_input import RecordedInput
 from riprap.graph.spec_base import Columns, OperatorSpec, PartitionKey, projected_schema, user_columns
 
 
@@ -30,6 +31,7 @@ class Source(OperatorSpec):
     rank: int
     time: str | None = None
     lateness: Duration | None = None
+    recorded: RecordedInput | None = field(default=None, compare=False, repr=False)  # of a source of an existing job
 
     @property
     def inputs(self) -> int:

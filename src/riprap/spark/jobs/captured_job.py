@@ -54,6 +54,17 @@ class PlanPart:
 
 
 @dataclass(frozen=True)
+class JoinTerm:
+    """A part of a join's condition. Where it compares two columns: `left operator right + offset`, in microseconds."""
+
+    expression: PlanExpression
+    operator: str = ""  # = <=> < <= > >=; "" for other conditions
+    left: int = 0
+    right: int = 0
+    offset: int = 0
+
+
+@dataclass(frozen=True)
 class PlanNode:
     """A node of an analyzed plan, as frozen data."""
 
@@ -153,8 +164,9 @@ class CapturedJob:
         names = [source.name for source in self.sources]
         raise UsageError(f"{self.origin or self.name} has no source {name}; it has {known(names, name)}")
 
-    def only(self, name: str) -> "CapturedJob":
-        """The job with one of its queries, and the sources that it reads."""
-        query = self.query(name)
-        sources = tuple(source for source in self.sources if source.name in query.reads)
-        return CapturedJob(name, self.origin, (query,), sources, self.spark, self.notes)
+    def only(self, name: str, queries: tuple[str, ...]) -> "CapturedJob":
+        """Some of its queries and the sources that they read, under another name."""
+        chosen = tuple(query for query in self.queries if query.name in queries)
+        read = {source for query in chosen for source in query.reads}
+        sources = tuple(source for source in self.sources if source.name in read)
+        return CapturedJob(name, self.origin, chosen, sources, self.spark, self.notes)

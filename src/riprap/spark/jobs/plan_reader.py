@@ -6,7 +6,7 @@ what costs: about ten for each node and five for each different column, 0.2 ms e
 `details` by kind of node:
 
     EventTimeWatermark            column: the id of the event time; delay: microseconds
-    Join                          how: inner, left, right, full, left_semi, left_anti, cross
+    Join                          how: inner, left, right, full, left_semi, left_anti; terms: its condition (JoinTerm)
     Aggregate                     grouping: ids or expressions, as in `expressions`
     Deduplicate…                  keys: ids
     Expand                        projections: the first expression of each
@@ -21,14 +21,15 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StructType
 
 from riprap.base.errors import MissingPrerequisite, UsageError
-from riprap.spark.jobs.captured_job import NO_MARK, NodeMark, PlanColumn, PlanExpression, PlanNode, PlanPart
+from riprap.spark.jobs.captured_job import NO_MARK, JoinTerm, NodeMark, PlanColumn, PlanExpression, PlanNode, PlanPart
+from riprap.spark.jobs.interval_text import interval_microseconds
 
 TRIED = ("4.1", "4.3")  # versions that the tests of this module passed on
 _CALL = re.compile(r"\((?P<function>[^,]*),(?P<file>.+):(?P<line>\d+)\)")
@@ -63,8 +64,19 @@ def identity_of(frame: DataFrame) -> int:
     return int(frame.sparkSession._jvm.java.lang.System.identityHashCode(plan))
 
 
-def is_classic(frame: Any) -> bool:
-    return hasattr(frame, "_jdf")
+def read_yaml(spark: Any, text: str) -> Any:
+    """YAML as plain data, by the parser that comes with Spark; raises `ValueError`."""
+    try:
+        tree = spark._jvm.com.fasterxml.jackson.dataformat.yaml.YAMLMapper().readTree(text)
+    except Py4JJavaError as error:
+        raise ValueError(str(error.java_exception.getMessage()).splitlines()[0]) from error
+    return json.loads(str(tree.toString()) or "null")
+
+
+def frame_of(spark: Any, node: PlanNode) -> DataFrame:
+    """The DataFrame of a node that is not streaming."""
+    jdf = spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, node.handle)
+    return DataFrame(jdf, spark)
 
 
 class _Reader:
@@ -102,7 +114,14 @@ class _Reader:
             time = next(column for column in columns if column.id == expressions[0].id)
             details |= {"column": time.id, "delay": time.delay}
         elif kind == "Join":
-            details["how"] = _JOINS.get(str(plan.joinType().sql()), str(plan.joinType().sql()).lower())
+            how = str(plan.joinType().sql())
+            details["how"] = _JOINS.get(how, how.lower())
+            condition = plan.condition()
+            details["terms"] = self._terms(condition.get()) if condition.isDefined() else ()
+        elif kind.startswith("Deduplicate"):
+            details["keys"] = [int(key.exprId().id()) for key in _each(plan.keys())]
+        elif kind == "Distinct":
+            details["keys"] = [column.id for column in columns]
         elif kind == "CTERelationRef":
             details["cte"] = int(plan.cteId())
         elif kind == "CTERelationDef":
@@ -182,9 +201,9 @@ class _Reader:
 
     def _specials(self, expression: Any, nodes: list[Any]) -> list[tuple[Any, list[Any]]]:
         """The uppermost expressions that `_special` writes, each with its part of the JSON."""
-        if not any(_class(node) in _SPECIAL for node in nodes):
+        if not any(_is_special(node) for node in nodes):
             return []
-        return [(expression, nodes)] if _class(nodes[0]) in _SPECIAL else self._specials_below(expression, nodes)
+        return [(expression, nodes)] if _is_special(nodes[0]) else self._specials_below(expression, nodes)
 
     def _specials_below(self, expression: Any, nodes: list[Any]) -> list[tuple[Any, list[Any]]]:
         pairs = zip(_each(expression.children()), _divided(nodes), strict=True)
@@ -200,6 +219,9 @@ class _Reader:
                 arguments = tuple(self._expression(child) for child in _each(expression.children()))
                 parts.append(PlanPart(-self._parts, "python", nodes[0]["name"], arguments, expression))
             return _column(-self._parts)
+        if "replacement" in nodes[0]:  # `sql()` shows parameters that are not children
+            written = [self._parameter(each, parts) for each in _each(expression.parameters())]
+            return str(expression.makeSQLString(self._jvm.PythonUtils.toSeq(written)))
         divided = _divided(nodes)
         texts = [
             self._text(child, part, parts) for child, part in zip(_each(expression.children()), divided, strict=True)
@@ -210,6 +232,9 @@ class _Reader:
         options = ", ".join(f"{_literal(text)}" for pair in pairs.items() for text in pair)
         schema = f", {_literal(str(expression.schema().sql()))}" if kind in _PARSING else ""
         return f"{_SPECIAL[kind]}({texts[0]}{schema}{f', map({options})' if options else ''})"
+
+    def _parameter(self, expression: Any, parts: list[PlanPart]) -> str:
+        return self._text(expression, json.loads(expression.toJSON()), parts)
 
     def _aggregate(self, expression: Any, nodes: list[Any]) -> str:
         """An aggregate call. `sql()` leaves out that first, last and any_value ignore nulls."""
@@ -223,6 +248,31 @@ class _Reader:
         function = expression.aggregateFunction()
         argument = self._text(function.children().apply(0), _divided(_divided(nodes)[0])[0], parts)
         return f"{name}({argument}, true)" + "".join(text.partition(" FILTER (WHERE ")[1:])
+
+    def _terms(self, condition: Any) -> tuple[JoinTerm, ...]:
+        """The parts of a condition that AND connects."""
+        nodes = json.loads(condition.toJSON())
+        if _class(nodes[0]) == "Between":
+            value, *bounds = _each(condition.parameters())
+            return tuple(self._term(op, value, bound) for op, bound in zip((">=", "<="), bounds, strict=True))
+        if _class(nodes[0]) == "And":
+            return tuple(term for side in _each(condition.children()) for term in self._terms(side))
+        operator = _COMPARISONS.get(_class(nodes[0]), "")
+        if operator:
+            return (self._term(operator, *_each(condition.children())),)
+        parts: list[PlanPart] = []
+        return (JoinTerm(PlanExpression(self._text(condition, nodes, parts), parts=tuple(parts))),)
+
+    def _term(self, operator: str, one: Any, other: Any) -> JoinTerm:
+        """A comparison; of two columns, perhaps with an interval, it says by how much one may be later."""
+        parts: list[PlanPart] = []
+        sides = [json.loads(each.toJSON()) for each in (one, other)]
+        left, right = (self._text(each, nodes, parts) for each, nodes in zip((one, other), sides, strict=True))
+        expression = PlanExpression(f"({left} {operator} {right})", parts=tuple(parts))
+        before, after = (_moment(nodes) for nodes in sides)
+        if before is None or after is None:
+            return JoinTerm(expression)
+        return JoinTerm(expression, operator, before[0], after[0], after[1] - before[1])
 
     def _line(self, expression: Any) -> str:
         found = _CALL.search(str(expression.origin().pysparkErrorContext()))
@@ -250,6 +300,16 @@ _SPECIAL = {
     "StructsToJson": "to_json", "StructsToCsv": "to_csv",
     "CreateNamedStruct": "named_struct",
 }  # fmt: skip
+_COMPARISONS = {
+    "EqualTo": "=", "EqualNullSafe": "<=>", "LessThan": "<", "LessThanOrEqual": "<=", "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+}  # fmt: skip
+
+
+def _is_special(node: Any) -> bool:
+    return _class(node) in _SPECIAL or "replacement" in node
+
+
 _PARSING = ("JsonToStructs", "CsvToStructs")
 
 
@@ -291,6 +351,33 @@ def _divided(nodes: list[Any]) -> list[list[Any]]:
         parts.append(nodes[at:end])
         at = end
     return parts
+
+
+def _moment(nodes: list[Any]) -> tuple[int, int] | None:
+    """`column + microseconds`, of an expression with at most one column; None: it is something else."""
+    kind = _class(nodes[0])
+    if kind == "AttributeReference":
+        return _id(nodes[0]), 0
+    children = _divided(nodes)
+    if (kind == "Cast" and nodes[0]["dataType"] == "timestamp") or kind == "DatetimeSub":  # written out below it
+        return _moment(children[0])
+    if kind in ("TimestampAddInterval", "TimeAdd", "TimestampAddYMInterval"):
+        start, shift = _moment(children[0]), _interval(children[1])
+        return None if start is None or shift is None else (start[0], start[1] + shift)
+    return None
+
+
+def _interval(nodes: list[Any]) -> int | None:
+    """Microseconds of a literal interval without months."""
+    if _class(nodes[0]) == "UnaryMinus":
+        shift = _interval(_divided(nodes)[0])
+        return None if shift is None else -shift
+    if _class(nodes[0]) != "Literal" or not str(nodes[0]["dataType"]).startswith("interval"):
+        return None
+    value = str(nodes[0]["value"])
+    if re.fullmatch(r"-?\d+", value):
+        return int(value) if "month" not in nodes[0]["dataType"] and "year" not in nodes[0]["dataType"] else None
+    return interval_microseconds(value)
 
 
 def _literal(text: str) -> str:

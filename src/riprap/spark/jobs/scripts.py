@@ -35,6 +35,16 @@ def capture_script(path: Path, spark: SparkSession, arguments: tuple[str, ...] =
     return assembled(plain_name(path.stem), shown(str(path)), log, spark, notes)
 
 
+def run_file(path: Path, names: dict[str, Any], run_name: str = "__main__") -> None:
+    """Run a file that the user named, with these global names; what it raises is one sentence."""
+    try:
+        runpy.run_path(os.fspath(path), names, run_name)
+    except RiprapError:
+        raise
+    except Exception as error:  # the file may fail in any way
+        raise UsageError(f"{_place(error, path)}: {type(error).__name__}: {_reason(error)}") from error
+
+
 def _run(path: Path, log: CaptureLog, notes: list[str]) -> None:
     try:
         runpy.run_path(os.fspath(path), run_name="__main__")

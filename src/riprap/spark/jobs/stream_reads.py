@@ -23,7 +23,8 @@ from riprap.base.scratch import scratch_directory
 from riprap.spark.jobs.user_lines import UserLine, users_place
 
 _FILES = ("json", "orc", "parquet", "text", "csv", "xml")
-_KNOWN = {  # connectors with fixed columns
+_KNOWN = {  # formats with fixed columns
+    "text": "value string",
     "kafka": "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
     "timestampType int",
     "kinesis": "partitionKey string, data binary, stream string, shardId string, sequenceNumber string, "

@@ -1,0 +1,60 @@
+"""What each operator of an existing PySpark job becomes, and why."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from riprap.graph.graph import Graph
+from riprap.graph.specs import Sink, Source, UserDefined
+from riprap.spark.jobs.translate.job_app import JobApp
+
+RunsAs = Literal["compiled", "Python", "Spark", "input", "output"]
+
+
+@dataclass(frozen=True)
+class OperatorExplanation:
+    """One row for each operator of the app, and for each node that is none."""
+
+    query: str
+    operator: str  # "" for a node that is not one
+    is_: str  # what it is in the job
+    line: str
+    runs_as: RunsAs
+    why: str
+
+
+def explained(found: JobApp) -> list[OperatorExplanation]:
+    """In the order of the graph; nodes that only Spark can run come last."""
+    rows = [] if found.graph is None else _operators(found, found.graph)
+    for missing in found.missing:
+        rows.append(OperatorExplanation(missing.query, "", missing.does, missing.line, "Spark", missing.reason))
+    return rows
+
+
+def _operators(found: JobApp, graph: Graph) -> list[OperatorExplanation]:
+    origins = {origin.operator: origin for origin in found.origins}
+    queries = {query.name: query for query in found.job.queries}
+    rows = []
+    for spec in graph:
+        origin = origins.get(spec.name)
+        if isinstance(spec, Source):
+            time = found.times[spec.name]
+            why = f"ordered by {time.text}" if time.text else "in the order of its rows"
+            line = "" if spec.recorded is None else spec.recorded.line
+            rows.append(OperatorExplanation("", spec.name, "source", line, "input", why))
+        elif isinstance(spec, Sink):
+            query = queries.get(spec.name) or queries[spec.name.removesuffix("-out")]
+            opaque = "its function is opaque: rows are counted where it gets them" if query.sink.body else "as written"
+            rows.append(OperatorExplanation(query.name, spec.name, query.sink.format, query.line, "output", opaque))
+        elif origin is not None:
+            runs_as: RunsAs = "Python" if isinstance(spec, UserDefined) else "compiled"
+            rows.append(
+                OperatorExplanation(
+                    origin.query,
+                    spec.name,
+                    origin.node,
+                    origin.line,
+                    runs_as,
+                    spec.describe(),
+                )
+            )
+    return rows

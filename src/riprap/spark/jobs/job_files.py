@@ -1,0 +1,82 @@
+"""Jobs by the name that a user writes: `job.py`, `job.py:query`, `spark-pipeline.yml`, `spark-pipeline.yml:table`.
+
+A file is captured once in a process, whatever is asked about it.
+"""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from riprap.base.errors import UsageError
+from riprap.graph.graph import Graph
+from riprap.spark.jobs.captured_job import CapturedJob
+from riprap.spark.jobs.frames import capture_frames
+from riprap.spark.jobs.scripts import capture_script
+from riprap.spark.jobs.translate.job_app import JobApp, translate
+from riprap.spark.session import session
+
+
+def job_app(name: str, spark: SparkSession | None = None) -> JobApp:
+    """The app of a job, or of one of its queries; `graph` is None if no query can be an app."""
+    file, query = split_name(name)
+    return _translated(file, query, session(spark))
+
+
+def job_graph(name: str) -> Graph:
+    """The app of a job; raises if a query that was asked for cannot be one."""
+    return _graph(job_app(name), whole=bool(split_name(name)[1]))
+
+
+def graph_of_frames(frames: Any, name: str) -> Graph:
+    """The app of DataFrames."""
+    return _graph(translate(capture_frames(frames, name)), whole=True)
+
+
+def _graph(found: JobApp, *, whole: bool) -> Graph:
+    if found.graph is not None and not (found.missing and whole):
+        return found.graph
+    first = found.missing[0]
+    raise UsageError(
+        f"{first.line}: query {first.query} cannot run outside of Spark, because of its {first.does}: {first.reason}"
+    )
+
+
+def captured(name: str, spark: SparkSession | None = None) -> CapturedJob:
+    """The job of a file, or one of its queries with those that it reads from."""
+    file, query = split_name(name)
+    return _chosen(_captured(file, session(spark)), query)
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """The file and the query; without one, "": all of them."""
+    for suffix in (".py", ".yml", ".yaml"):
+        file, found, query = name.partition(suffix + ":")
+        if found:
+            return file + suffix, query
+    return name, ""
+
+
+@lru_cache(maxsize=8)
+def _captured(file: str, spark: SparkSession) -> CapturedJob:
+    if file.endswith(".py"):
+        return capture_script(Path(file), spark)
+    from riprap.spark.jobs.pipelines import capture_pipeline
+
+    return capture_pipeline(Path(file), spark)
+
+
+@lru_cache(maxsize=8)
+def _translated(file: str, query: str, spark: SparkSession) -> JobApp:
+    return translate(_chosen(_captured(file, spark), query))
+
+
+def _chosen(job: CapturedJob, query: str) -> CapturedJob:
+    if not query:
+        return job
+    wanted = [query]
+    for name in wanted:  # grows
+        reads = (job.source(source) for source in job.query(name).reads)
+        wanted += [source.query for source in reads if source.query and source.query not in wanted]
+    return job.only(query, tuple(wanted))
