@@ -18,7 +18,7 @@ _FLOW = re.compile(
     r"(?:BY\s+NAME\s+)?(?P<query>.*)$",
     re.IGNORECASE | re.DOTALL,
 )
-_QUERY = re.compile(r"\bAS\s+(?P<query>(?:SELECT|WITH|FROM|VALUES|\()\b?.*)$", re.IGNORECASE | re.DOTALL)
+_QUERY = re.compile(r"\bAS\s+(?P<query>(?:SELECT|WITH|FROM|VALUES|\().*)$", re.IGNORECASE | re.DOTALL)
 _KINDS = {"STREAMING": "streaming table", "MATERIALIZED": "materialized view", "TEMPORARY": "view", "TEMP": "view"}
 
 

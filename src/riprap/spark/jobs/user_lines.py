@@ -18,6 +18,7 @@ _LIBRARIES = tuple(
         *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
     }
 )
+_CALLERS = tuple(str(Path(__file__).with_name(name)) for name in ("scripts.py", "pipelines.py"))
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class UserLine:
     number: int
 
     def __str__(self) -> str:
-        return f"{shown(self.file)}, line {self.number}"
+        return f"{shown(self.file)}, line {self.number}" if self.file else ""
 
 
 NOWHERE = UserLine("", 0)
@@ -45,6 +46,8 @@ def users_place() -> UserLine:
         file = frame.f_code.co_filename
         if not file.startswith(("<", *_LIBRARIES)):
             return UserLine(file, frame.f_lineno)
+        if file.endswith(_CALLERS):  # what called these is not the job's code
+            return NOWHERE
         frame = frame.f_back  # type: ignore[assignment]
     return NOWHERE
 
