@@ -29,11 +29,14 @@ from riprap.faults.operator_advice import OperatorAdvice, checkpointed, deciding
 from riprap.faults.ordering import MetricOrder, orders, spread, unsteady
 from riprap.faults.protected import proposed_plan, protected_targets
 from riprap.faults.quality_metrics import can_tell
+from riprap.faults.score_functions import ScoreFunction
 from riprap.faults.targets import TargetChoice, placements
 from riprap.graph.graph import Graph
 from riprap.graph.plan_file import Plan, read_plan, write_plan
 from riprap.report.assess import AssessmentReport, report, summary_blocks
 from riprap.spark.campaign_job import CampaignResult, Tell, Warn, golden_frame, rows_frame, run_campaign, trials_frame
+from riprap.spark.plan_campaign import run_plan_campaign
+from riprap.spark.plan_operators import SparkGraph
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class Assessment(Tabular):
                 "state": s.outcome,
                 **_flat(s.paired),
                 "verdict": self.verdicts[s.target].advice,
+                "route": self.result.route,
             }
             for s in (*self.summaries, *self.checkpointed)
         ]
@@ -95,7 +99,7 @@ class Assessment(Tabular):
         out: dict[str, Any] = {
             "operators": {
                 name: _shown(summary.paired)
-                | {"verdict": self.verdicts[name].advice}
+                | {"verdict": self.verdicts[name].advice, "route": self.result.route}
                 | ({"sink": summary.sink} if len(settings.scores) > 1 else {})
                 | ({"checkpointed": _shown(saved[name].paired)} if name in saved else {})
                 for name, summary in worst.items()
@@ -158,9 +162,7 @@ def run_request(
     if plan is not None:
         plan.apply(graph)  # raises before anything runs
     functions = functions_of(graph, request)
-    result = run_campaign(
-        graph, settings, request.inputs, out / "campaign", functions=functions, spark=spark, tell=tell, warn=warn
-    )
+    result = _campaign(graph, settings, request, out / "campaign", functions, spark, tell, warn)
     settings = result.settings
     measured = summarise(settings, result.trials, result.golden, result.tuples)
     placed = placements(graph, settings.fault, settings.scores, state_after(settings.fault, request.state))
@@ -180,13 +182,26 @@ def run_request(
         write_plan(proposed), order, result.unassessable,
     )  # fmt: skip
     files.write_text(out / "plan.toml", write_plan(proposed))
-    write_impact(graph, request.inputs, placed, measured, result.unassessable, out)
+    write_impact(graph, request.inputs, placed, measured, result.unassessable, out, result.resources)
     write_request(request, out)
     files.write_text(out / "report.html", report(content))
     return Assessment(
         graph, result, placed, summaries, saved, advice, protected, proposed, content, out / "report.html", order,
         steady,
     )  # fmt: skip
+
+
+def _campaign(
+    graph: Graph, settings: CampaignSettings, request: AssessRequest, path: Path,
+    functions: Mapping[str, ScoreFunction], spark: Any, tell: Tell | None, warn: Warn | None,
+    recorded: Path | None = None,
+) -> CampaignResult:  # fmt: skip
+    """By our engine, or in Spark's own plan where a job has nodes that our engine does not know."""
+    if isinstance(graph, SparkGraph) and graph.plans is not None:
+        return run_plan_campaign(graph.plans, settings, request.inputs, path, functions=functions, tell=tell, warn=warn)
+    return run_campaign(
+        graph, settings, request.inputs, path, functions=functions, recorded=recorded, spark=spark, tell=tell, warn=warn
+    )
 
 
 def _protected(
@@ -206,10 +221,8 @@ def _protected(
     recorded = before.path / "recorded"
     name = f"protected-{blake2b((write_plan(plan) + request.failover).encode(), digest_size=4).hexdigest()}"
     try:
-        result = run_campaign(
-            graph, again, request.inputs, out / name, functions=functions_of(graph, request), recorded=recorded,
-            spark=spark, tell=tell,
-        )  # fmt: skip
+        functions = functions_of(graph, request)
+        result = _campaign(graph, again, request, out / name, functions, spark, tell, None, recorded)
     except NothingToAssess:
         return {}
     by_target = deciding(summarise(result.settings, result.trials, result.golden, result.tuples))
@@ -239,10 +252,17 @@ def _method(request: AssessRequest, result: CampaignResult) -> dict[str, str]:
     time = format_duration(settings.jitter_time or Duration(0))
     bound = f"{settings.jitter_tuples} tuples" if settings.jitter_tuples is not None else time
     how = "key by key" if result.divided else "whole"
+    own = result.route == "spark"
     return {
         "data": ", ".join(f"{name}: {path.name}" for name, path in request.inputs.items()),
-        "seed": f"{settings.seed}; repetition k uses the arrival jitter (up to {bound}) of golden run k",
-        "replay": f"{how}, from the golden state at the offset",
+        "route": "all operators: faults in Spark's own plan" if own else "all operators: compiled, by our engine",
+        "seed": f"{settings.seed}; "
+        + (
+            f"repetition k shifts the outage by up to {bound}"
+            if own
+            else f"repetition k uses the arrival jitter (up to {bound}) of golden run k"
+        ),
+        "replay": "the whole plan, as a Spark job" if own else f"{how}, from the golden state at the offset",
         "versions": ", ".join(f"{name} {_version(name)}" for name in ("riprap", "pyspark", "pyarrow", "numba")),
         "command": request.command or " ".join(sys.argv),
     }
@@ -256,6 +276,18 @@ def _version(name: str) -> str:
 
 
 def _left_out(result: CampaignResult) -> list[str]:
+    if result.route == "spark":
+        return [_SPARK_ROUTE, *_not_assessed(result)]
+    return _not_assessed(result)
+
+
+_SPARK_ROUTE = (
+    "Trials ran in Spark's own plan, because our engine does not know every node of this job. Golden runs are equal, "
+    "and costs in assessment.json are estimates: cores from the rate, state as at most all of the input."
+)
+
+
+def _not_assessed(result: CampaignResult) -> list[str]:
     return [f"{name} was not assessed: {reason}." for name, reason in result.unassessable.items()]
 
 

@@ -33,13 +33,16 @@ _TEXT_BYTES = 8  # assumed size of a string
 
 def write_impact(
     graph: Graph, inputs: Mapping[str, Path], placed: Iterable[TargetChoice], summaries: Iterable[TargetSummary],
-    unassessable: Mapping[str, str], out: Path,
+    unassessable: Mapping[str, str], out: Path, resources: Mapping[str, Mapping[str, float]] | None = None,
 ) -> None:  # fmt: skip
     """Write `assessment.json` to `out`: the impact by outage and state; the resources of each operator, from a profile
-    over the same input; and the operators that were not assessed, with the reason.
+    over the same input; and the operators that were not assessed, with the reason. `resources`: of each operator, if
+    the app cannot be profiled.
     """
     impacts = _impacts(summaries)
-    profiles = profile(graph, {s.name: keyed(read_file(inputs[s.name]), s) for s in graph.sources}).operators
+    if resources is None:
+        profiles = profile(graph, {s.name: keyed(read_file(inputs[s.name]), s) for s in graph.sources}).operators
+        resources = {name: _resources(graph, row) for name, row in profiles.items()}
     operators, unassessed = {}, {}
     for place in placed:
         rows = impacts.get(place.operator) or impacts.get(place.like)
@@ -47,7 +50,7 @@ def write_impact(
             operators[place.operator] = {
                 "failures_per_day": FAILURES_PER_DAY,
                 "impact": rows,
-                **_resources(graph, profiles[place.operator]),
+                **resources.get(place.operator, {}),
             }
         else:
             reason = unassessable.get(place.operator) or unassessable.get(place.like)

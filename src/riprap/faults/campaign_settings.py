@@ -8,7 +8,7 @@ stream determine everything; nothing depends on the order in which units run.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -97,6 +97,13 @@ class CampaignSettings:
     @property
     def jitter_bound(self) -> int:
         return self.jitter_tuples if self.jitter_tuples is not None else int(self.jitter_time or 0)
+
+
+class Counted(Protocol):
+    """A recording whose tuples have positions."""
+
+    @property
+    def tuples(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -221,7 +228,7 @@ def _edges(graph: Graph, target: Target) -> list[tuple[str, int]]:
 
 
 def outages_of(
-    settings: CampaignSettings, recording: Recording, profile: TargetProfile, index: int, offset: int
+    settings: CampaignSettings, recording: Counted, profile: TargetProfile, index: int, offset: int
 ) -> list[Outage]:
     """All outages of a target at an offset, shortest first; raises `UsageError` if one is impossible.
 

@@ -23,6 +23,7 @@ from riprap.graph.specs import (
     Scan,
     Sort,
     Source,
+    SparkStep,
     Union,
     UserDefined,
 )
@@ -122,7 +123,7 @@ def lineage_of(graph: Graph) -> dict[str, Lineage]:
 def _passed(spec: OperatorSpec, inputs: list[Lineage]) -> Lineage:
     if isinstance(spec, Source):
         return {name: frozenset(((spec.name, name),)) for name in spec.schema.names}
-    if isinstance(spec, UserDefined | MapBatches):
+    if isinstance(spec, MapBatches | SparkStep | UserDefined):
         return {}
     if isinstance(spec, MapPython):
         made = {column.name for column in spec.added}

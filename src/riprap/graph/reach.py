@@ -35,6 +35,7 @@ from riprap.graph.specs import (
     OperatorSpec,
     Scan,
     Sort,
+    SparkStep,
     UserDefined,
 )
 from riprap.graph.windows import Count, Time, Window, Zero
@@ -118,7 +119,9 @@ def memory(spec: OperatorSpec) -> int | None:
         return sum(known) if isinstance(spec, ExpiringJoin) else max(known)
     if isinstance(spec, Sort):
         return 0 if spec.window == Count(1) else _time_size(spec.window)
-    if isinstance(spec, Scan | Barrier | DropDuplicates) or (isinstance(spec, UserDefined) and any(spec.stateful)):
+    if isinstance(spec, Scan | Barrier | DropDuplicates):
+        return None
+    if isinstance(spec, SparkStep | UserDefined) and any(spec.stateful):
         return None
     return 0
 

@@ -8,6 +8,7 @@ from riprap.graph.spec_base import Columns, OperatorSpec, PartitionKey, user_col
 from riprap.graph.spec_python import MapBatches, MapPython
 from riprap.graph.spec_relational import DropDuplicates, ExpiringJoin, JoinTable
 from riprap.graph.spec_scan import Scan
+from riprap.graph.spec_spark import SparkStep
 from riprap.graph.spec_stateless import Delay, Functor, Punctor, Sink, Source, Split, Union, UserDefined
 from riprap.graph.spec_windowed import Aggregate, Barrier, Join, Sort
 
@@ -30,6 +31,7 @@ __all__ = [
     "Sink",
     "Sort",
     "Source",
+    "SparkStep",
     "Split",
     "Union",
     "UserDefined",

@@ -4,6 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from riprap.base.errors import GraphError
 from riprap.graph.graph import Graph
 from riprap.graph.order_keys import KeyShape
 from riprap.graph.specs import (
@@ -23,6 +24,7 @@ from riprap.graph.specs import (
     Sink,
     Sort,
     Source,
+    SparkStep,
     Split,
     Union,
     UserDefined,
@@ -100,6 +102,11 @@ def make_operator(graph: Graph, name: str, wanted: tuple[frozenset[str], ...] | 
 
 
 def operator_for(setting: Setting) -> Operator:
+    if isinstance(setting.spec, SparkStep):
+        raise GraphError(
+            f"operator {setting.spec.name} is a part of Spark's own plan, which only Spark runs: the app can be "
+            f"assessed and planned, not run{f' ({setting.spec.line})' if setting.spec.line else ''}"
+        )
     factory: Any = CLASSES[type(setting.spec)]
     operator: Operator = factory(setting)
     return operator

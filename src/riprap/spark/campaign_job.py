@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +40,7 @@ from riprap.faults.divided import dividing_columns
 from riprap.faults.gated import golden_engine
 from riprap.faults.recording import load, record
 from riprap.faults.score_functions import ScoreFunction
+from riprap.faults.scored_parts import TRIALS
 from riprap.faults.sealed import seal, sound
 from riprap.graph.graph import Graph
 from riprap.spark.bounded import keep_loaded, task_slots
@@ -49,6 +50,7 @@ from riprap.spark.session import session
 
 Tell = Callable[[str, int, int], None]  # the wave, tasks done, tasks in total
 Warn = Callable[[str], None]
+Route = Literal["compiled", "spark"]  # by our engine; by faults in Spark's own plan
 _PER_SLOT = 8  # tasks of a wave per slot, so that a long one does not leave the other slots idle
 _WAVES = "waves"
 _PREPARED = pa.schema([("what", pa.string())])
@@ -60,7 +62,7 @@ class CampaignResult:
 
     settings: CampaignSettings  # with the targets that were assessed
     unassessable: Mapping[str, str]  # targets that no fault can be injected into, and why
-    trials: pa.Table  # work.TRIALS
+    trials: pa.Table  # scored_parts.TRIALS
     golden: pa.Table  # work.GOLDEN
     tuples: int  # of the recorded stream
     path: Path
@@ -68,6 +70,8 @@ class CampaignResult:
     waves: int
     seconds: float  # in this call
     divided: bool  # whether trials ran key by key
+    route: Route = "compiled"  # how the trials ran
+    resources: Mapping[str, Mapping[str, float]] | None = None  # by operator, if no profile can tell
 
 
 def run_campaign(
@@ -111,7 +115,7 @@ def _run(
     ScoreFunction],
     recorded: Path | None, spark: SparkSession, tell: Tell | None, warn: Warn | None, clock: Clock, begun: float,
 ) -> CampaignResult:  # fmt: skip
-    identity = _claim(path, graph, settings, inputs)
+    identity = claim(path, graph, settings, inputs)
     recorded = recorded or path / "recorded"
     if not sound(recorded):
         record(graph, {name: read_file(file) for name, file in inputs.items()}, dividing_columns(graph), recorded)
@@ -161,7 +165,7 @@ def rows_frame(rows: pa.Table, spark: SparkSession | None = None) -> DataFrame:
 # The identity of a directory ------------------------------------------------------------------------------------------
 
 
-def _claim(path: Path, graph: Graph, settings: CampaignSettings, inputs: Mapping[str, Path]) -> str:
+def claim(path: Path, graph: Graph, settings: CampaignSettings, inputs: Mapping[str, Path]) -> str:
     """Claim the directory for this campaign, or check that it belongs to it. Different campaigns differ in text."""
     described = {"app": graph.name, "settings": json.loads(json.dumps(asdict(settings), default=str))}
     text = graph.fingerprint + json.dumps(described, sort_keys=True)
@@ -223,7 +227,7 @@ class _Campaign:
         for number in range(waves):
             chosen = todo[number::waves]  # waves of about the same size
             task = partial_task(_run_units, shipped, chosen)
-            trials.append(self._wave(f"trials-{number:03d}", task, len(chosen), work.TRIALS))
+            trials.append(self._wave(f"trials-{number:03d}", task, len(chosen), TRIALS))
         table = pa.concat_tables(trials)
         affected = _affected(table, job.path / "affected.arrow")
         golden = self._wave("golden", partial_task(_run_golden, shipped, (runs, affected)), len(runs), work.GOLDEN)
