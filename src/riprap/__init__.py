@@ -49,6 +49,7 @@ _HOMES = {
     "model": "riprap.api.public",
     "plan": "riprap.api.public",
     "prove": "riprap.api.public",
+    "record": "riprap.api.public",
     "resume": "riprap.api.public",
     "run": "riprap.api.public",
 }
@@ -79,6 +80,7 @@ __all__ = [
     "prove",
     "punctuated",
     "read_plan",
+    "record",
     "resume",
     "retain",
     "run",
@@ -93,7 +95,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from riprap.api.public import assess, from_spark, measure, model, plan, protect, prove, resume, run
+    from riprap.api.public import assess, from_spark, measure, model, plan, protect, prove, record, resume, run
     from riprap.engine.engine import Engine
     from riprap.graph.aggregates import apply
     from riprap.graph.annotations import backup, checkpoint, continuous, full_replication, ha_group, persist, retain

@@ -30,6 +30,7 @@ from riprap.api.model import model as predict
 from riprap.api.plan import ProtectionForBudget, plan_budget
 from riprap.api.protect import ProtectSettings, protect_app
 from riprap.api.prove_options import ProveOptions
+from riprap.api.record import JobRecording, record_job
 from riprap.api.recovery_plan import RecoveryPlan, plan_recovery
 from riprap.api.request import SCALES, AssessRequest, OutputScores
 from riprap.api.run import RunResult
@@ -181,6 +182,24 @@ def plan(
 
 
 @takes(RunOptions)
+def record(
+    job: str,
+    *,
+    out: Path | str = "recorded",
+    seconds: str | float | timedelta = "10m",
+    hash: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    spark: Any = None,
+) -> JobRecording:
+    """Run only the sources of a PySpark script, `job.py` or `job.py:QUERY`, and keep what they bring.
+
+    `hash`, `drop`: columns whose values are replaced by keyed hashes, or left out. `out` must be new or empty.
+
+        riprap.record("job.py", out="recorded", seconds="10m", hash=["email"]).paths
+    """
+    return record_job(job, Path(out), in_seconds(seconds), hash=hash, drop=drop, spark=spark)
+
+
 def run(
     app: AnyApp,
     inputs: AnyInputs = None,

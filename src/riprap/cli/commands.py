@@ -20,6 +20,7 @@ from riprap.cli import (
     profile,
     protect,
     prove,
+    record,
     run,
     run_bounded,
     stream,
@@ -27,8 +28,8 @@ from riprap.cli import (
 from riprap.cli.arguments import Commands
 
 _ORDER = (
-    "protect", "measure", "graph", "profile", "assess", "model", "plan", "run", "run-bounded", "prove", "compare",
-    "reproduce", "stream", "data", "doctor",
+    "protect", "measure", "graph", "record", "profile", "assess", "model", "plan", "run", "run-bounded", "prove",
+    "compare", "reproduce", "stream", "data", "doctor",
 )  # fmt: skip
 
 
@@ -64,6 +65,7 @@ _PROTECT, _STREAMS, _OTHER = "Protect", "Streams and data", "Other"
 app.command("graph", rich_help_panel=_DECLARE)(graph.command)
 app.command("protect", rich_help_panel=_PROTECT)(protect.command)
 app.command("measure", rich_help_panel=_PROTECT)(measure.command)
+app.command("record", rich_help_panel=_DECLARE)(record.command)
 app.command("profile", rich_help_panel=_DECLARE)(profile.command)
 app.command("assess", rich_help_panel=_ASSESS)(assess.command)
 app.command("model", rich_help_panel=_MODEL)(model.command)
