@@ -13,8 +13,8 @@ SRC = Path(__file__).parents[2] / "src" / "riprap"
 
 WORK_THERE = [
     "streams", "checkpoints", "records", "runtime", "faults", "proof", "replication", "base/owner.py",
-    "spark/campaign_job.py", "spark/element_tasks.py", "spark/running.py", "spark/plan_campaign.py", "spark/plan_runs.py",
-    "spark/source_recorder.py", "planner/assessment_file.py",
+    "spark/campaign_job.py", "spark/element_tasks.py", "spark/running.py", "spark/plan_campaign.py",
+    "spark/plan_runs.py", "spark/source_recorder.py", "planner/assessment_file.py",
     "api",
 ]  # fmt: skip
 ALLOWED = {
