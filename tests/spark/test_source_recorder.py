@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
-from riprap.api.record import record_job
+from riprap.api.record_job import record_job
 from riprap.base.errors import UsageError
 from riprap.spark.jobs.frames import capture_frames
 from riprap.spark.source_recorder import record_sources

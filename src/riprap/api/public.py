@@ -30,7 +30,7 @@ from riprap.api.model import model as predict
 from riprap.api.plan import ProtectionForBudget, plan_budget
 from riprap.api.protect import ProtectSettings, protect_app
 from riprap.api.prove_options import ProveOptions
-from riprap.api.record import JobRecording, record_job
+from riprap.api.record_job import JobRecording, record_job
 from riprap.api.recovery_plan import RecoveryPlan, plan_recovery
 from riprap.api.request import SCALES, AssessRequest, OutputScores
 from riprap.api.run import RunResult

@@ -20,7 +20,7 @@ from riprap.cli import (
     profile,
     protect,
     prove,
-    record,
+    record_job,
     run,
     run_bounded,
     stream,
@@ -65,7 +65,7 @@ _PROTECT, _STREAMS, _OTHER = "Protect", "Streams and data", "Other"
 app.command("graph", rich_help_panel=_DECLARE)(graph.command)
 app.command("protect", rich_help_panel=_PROTECT)(protect.command)
 app.command("measure", rich_help_panel=_PROTECT)(measure.command)
-app.command("record", rich_help_panel=_DECLARE)(record.command)
+app.command("record", rich_help_panel=_DECLARE)(record_job.command)
 app.command("profile", rich_help_panel=_DECLARE)(profile.command)
 app.command("assess", rich_help_panel=_ASSESS)(assess.command)
 app.command("model", rich_help_panel=_MODEL)(model.command)

@@ -52,7 +52,7 @@ from riprap.spark.catalyst import Catalyst, Plan, identity, output, type_name
 from riprap.spark.jobs.captured_job import CapturedSource
 from riprap.spark.plan_operators import PlanOperators
 from riprap.spark.plan_recordings import sorted_recording
-from riprap.spark.plan_rewriting import Piece, Place, PlanFault, PlanRewriter, canonical, hash_of, varying
+from riprap.spark.plan_rewriting import PlanPiece, Place, PlanFault, PlanRewriter, canonical, hash_of, varying
 from riprap.spark.plan_runs import (
     BATCH,
     TimedRecording,
@@ -135,7 +135,7 @@ class _PlanCampaign:
     resumed: int = 0
     waves: int = 0
     total: int = 1
-    _pieces: dict[str, Piece] = field(default_factory=dict)
+    _pieces: dict[str, PlanPiece] = field(default_factory=dict)
 
     @property
     def spark(self) -> SparkSession:
@@ -177,7 +177,7 @@ class _PlanCampaign:
     def _streams(self, sink: str) -> bool:
         return needs_stream(self.operators.sinks[sink])
 
-    def _piece(self, sink: str) -> Piece:
+    def _piece(self, sink: str) -> PlanPiece:
         if sink not in self._pieces:
             self._pieces[sink] = self._rewriter(sink).query(sink)
         return self._pieces[sink]
@@ -349,7 +349,7 @@ class _PlanCampaign:
             for number in plans or [-1]
         }
 
-    def _rows(self, sink: str, piece: Piece, number: int, plan: Plan) -> DataFrame:
+    def _rows(self, sink: str, piece: PlanPiece, number: int, plan: Plan) -> DataFrame:
         frame, columns = self.catalyst.frame(plan), self.operators.sinks[sink].plan.columns
         changing = varying(self.operators.sinks[sink].plan, self.operators)
         by_id = {identity(each): each for each in output(plan)}

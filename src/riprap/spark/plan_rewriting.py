@@ -60,11 +60,11 @@ class PlanFault:
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class PlanPiece:
     """A part of a rewritten plan. `source` and `target`: the operators that it leads from and to, if it joins two."""
 
     plan: Plan
-    below: tuple["Piece", ...] = ()
+    below: tuple["PlanPiece", ...] = ()
     time: str | None = None  # the hidden column; None: the rows are not a stream, or have lost their time
     source: str | None = None
     target: str | None = None
@@ -77,15 +77,15 @@ class PlanRewriter:
         self._operators, self._catalyst, self._leaf, self._batch = operators, catalyst, leaf, batch
         self._sources = {leaf.identity: source for source in operators.sources for leaf in source.leaves}
         self._names = {source.name for source in operators.sources}
-        self._known: dict[int, Piece] = {}
+        self._known: dict[int, PlanPiece] = {}
         self._count = 0
 
-    def query(self, sink: str) -> Piece:
+    def query(self, sink: str) -> PlanPiece:
         """The rewritten plan of a query, without faults."""
         node = self._operators.sinks[sink].plan
         return replace(self._piece(node), source=self._leading_from(node), target=sink)
 
-    def with_fault(self, piece: Piece, fault: PlanFault) -> Plan:
+    def with_fault(self, piece: PlanPiece, fault: PlanFault) -> Plan:
         """The plan of a piece with a fault."""
         below = [self.with_fault(part, fault) for part in piece.below]
         unchanged = all(new is old.plan for new, old in zip(below, piece.below, strict=True))
@@ -99,25 +99,25 @@ class PlanRewriter:
             return self._remaining(piece, plan, fault.start)
         return plan
 
-    def _remaining(self, piece: Piece, faulty: Plan, start: Place) -> Plan:
+    def _remaining(self, piece: PlanPiece, faulty: Plan, start: Place) -> Plan:
         """The output of a piece up to a fault, and then that of the faulty one."""
         at = F.coalesce(F.col(piece.time or ""), F.lit(start.time))
         before = self._catalyst.frame(piece.plan).where(at < start.time)
         return self._catalyst.plan(before.unionAll(self._catalyst.frame(faulty).where(at >= start.time)))
 
-    def entries(self, piece: Piece, targets: Collection[str]) -> list[Piece]:
+    def entries(self, piece: PlanPiece, targets: Collection[str]) -> list[PlanPiece]:
         """Where rows reach these operators from outside of them."""
         found = [entry for part in piece.below for entry in self.entries(part, targets)]
         return [*found, piece] if self._enters(piece, targets) else found
 
-    def _enters(self, piece: Piece, targets: Collection[str]) -> bool:
+    def _enters(self, piece: PlanPiece, targets: Collection[str]) -> bool:
         """Whether rows enter the targets here. What a failed source emits is lost in front of all its consumers."""
         inside = piece.source in targets
         return piece.target is not None and (
             (inside and piece.source in self._names) or (not inside and piece.target in targets)
         )
 
-    def places(self, piece: Piece) -> DataFrame | None:
+    def places(self, piece: PlanPiece) -> DataFrame | None:
         """The place of every row of a piece: columns `time` and `hash`."""
         if piece.time is None:
             return None
@@ -141,33 +141,33 @@ class PlanRewriter:
 
     # Carrying the time through a plan ---------------------------------------------------------------------------------
 
-    def _piece(self, node: PlanNode) -> Piece:
+    def _piece(self, node: PlanNode) -> PlanPiece:
         if node.identity not in self._known:
             self._known[node.identity] = self._new(node)
         return self._known[node.identity]
 
-    def _new(self, node: PlanNode) -> Piece:
+    def _new(self, node: PlanNode) -> PlanPiece:
         if node.identity in self._sources:
             return self._recorded(node, self._sources[node.identity])
         parts = self._parts(node)
         if node.identity in self._operators.links:
             return self._renamed(node, parts[0])
         if all(part.time is None for part in parts):
-            return self._untimed(node, parts) if parts else Piece(node.handle)
+            return self._untimed(node, parts) if parts else PlanPiece(node.handle)
         if node.kind in ("SubqueryAlias", "View", "WithCTE"):
             return replace(parts[0], source=None, target=None)
         if node.kind == "EventTimeWatermark" and self._batch:
             return replace(parts[0], source=None, target=None)
         if node.kind in _PASSED:
             plan = self._catalyst.with_children(node.handle, [part.plan for part in parts])
-            return Piece(plan, parts, parts[0].time)
+            return PlanPiece(plan, parts, parts[0].time)
         method = {
             "Project": self._project, "Aggregate": self._aggregate, "Expand": self._expand, "Join": self._join,
             "Union": self._union, "Distinct": self._distinct, "Deduplicate": self._deduplicate,
         }.get(node.kind, self._opaque)  # fmt: skip
         return method(node, parts)
 
-    def _parts(self, node: PlanNode) -> tuple[Piece, ...]:
+    def _parts(self, node: PlanNode) -> tuple[PlanPiece, ...]:
         """The rewritten children; where another operator begins, they say so."""
         own = self._operators.of_node.get(node.identity)
         operator = self._operators.by_name[own] if own is not None else None
@@ -191,7 +191,7 @@ class PlanRewriter:
         below = self._operators.inputs(node)
         return self._leading_from(below[0]) if below else None
 
-    def _recorded(self, node: PlanNode, source: CapturedSource) -> Piece:
+    def _recorded(self, node: PlanNode, source: CapturedSource) -> PlanPiece:
         frame, time = self._leaf(source), self._fresh()
         columns, attributes = [], output(node.handle)
         for attribute in attributes:
@@ -200,7 +200,7 @@ class PlanRewriter:
             columns.append(value.cast(attribute.dataType().catalogString()).alias(name))
         found = self._catalyst.expressions(frame, [*columns, F.unix_micros(frame["_ts"]).alias(time)])
         renamed = [self._catalyst.replacing(each.child(), old) for each, old in zip(found, attributes, strict=False)]
-        return Piece(self._catalyst.project([*renamed, found[-1]], self._catalyst.plan(frame)), time=time)
+        return PlanPiece(self._catalyst.project([*renamed, found[-1]], self._catalyst.plan(frame)), time=time)
 
     def _fresh(self) -> str:
         self._count += 1
@@ -212,26 +212,26 @@ class PlanRewriter:
     def _visible(self, plan: Plan) -> list[Any]:
         return [attribute for attribute in output(plan) if not attribute.name().startswith(_TIME)]
 
-    def _untimed(self, node: PlanNode, parts: tuple[Piece, ...]) -> Piece:
+    def _untimed(self, node: PlanNode, parts: tuple[PlanPiece, ...]) -> PlanPiece:
         plans = [part.plan for part in parts]
         changed = any(plan is not child.handle for plan, child in zip(plans, node.children, strict=False))
-        return Piece(self._catalyst.with_children(node.handle, plans) if changed else node.handle, parts)
+        return PlanPiece(self._catalyst.with_children(node.handle, plans) if changed else node.handle, parts)
 
-    def _renamed(self, node: PlanNode, part: Piece) -> Piece:
+    def _renamed(self, node: PlanNode, part: PlanPiece) -> PlanPiece:
         """A reference to a WITH has attributes of its own."""
         new = [
             self._catalyst.replacing(value, attribute)
             for value, attribute in zip(self._visible(part.plan), output(node.handle), strict=True)
         ]
         time = [self._attribute(part.plan, part.time)] if part.time else []
-        return Piece(self._catalyst.project([*new, *time], part.plan), (part,), part.time)
+        return PlanPiece(self._catalyst.project([*new, *time], part.plan), (part,), part.time)
 
-    def _project(self, node: PlanNode, parts: tuple[Piece, ...]) -> Piece:
+    def _project(self, node: PlanNode, parts: tuple[PlanPiece, ...]) -> PlanPiece:
         (part,) = parts
         named = [*_items(node.handle.productElement(0)), self._attribute(part.plan, part.time or "")]
-        return Piece(self._catalyst.project(named, part.plan), parts, part.time)
+        return PlanPiece(self._catalyst.project(named, part.plan), parts, part.time)
 
-    def _aggregate(self, node: PlanNode, parts: tuple[Piece, ...]) -> Piece:
+    def _aggregate(self, node: PlanNode, parts: tuple[PlanPiece, ...]) -> PlanPiece:
         (part,) = parts
         frame, time = self._catalyst.frame(part.plan), self._fresh()
         windows = [each for each in _items(node.handle.productElement(0)) if _is_window(each)]
@@ -241,18 +241,18 @@ class PlanRewriter:
         else:
             extra = self._catalyst.aggregates(frame, [F.max(part.time or "").alias(time)])[0]
         named = self._catalyst.sequence([*_items(node.handle.productElement(1)), extra])
-        return Piece(self._catalyst.with_parts(node.handle, {1: named, 2: part.plan}), parts, time)
+        return PlanPiece(self._catalyst.with_parts(node.handle, {1: named, 2: part.plan}), parts, time)
 
-    def _expand(self, node: PlanNode, parts: tuple[Piece, ...]) -> Piece:
+    def _expand(self, node: PlanNode, parts: tuple[PlanPiece, ...]) -> PlanPiece:
         (part,) = parts
         time = self._attribute(part.plan, part.time or "")
         rows = [self._catalyst.sequence([*_items(row), time]) for row in _items(node.handle.productElement(0))]
         names = self._catalyst.sequence([*_items(node.handle.productElement(1)), time])
         new = {0: self._catalyst.sequence(rows), 1: names, 2: part.plan}
-        return Piece(self._catalyst.with_parts(node.handle, new), parts, part.time)
+        return PlanPiece(self._catalyst.with_parts(node.handle, new), parts, part.time)
 
-    def _join(self, node: PlanNode, parts: tuple[Piece, ...]) -> Piece:
-        joined = Piece(self._catalyst.with_children(node.handle, [part.plan for part in parts]), parts)
+    def _join(self, node: PlanNode, parts: tuple[PlanPiece, ...]) -> PlanPiece:
+        joined = PlanPiece(self._catalyst.with_children(node.handle, [part.plan for part in parts]), parts)
         if node.details["how"] in ("left_semi", "left_anti"):
             return replace(joined, time=parts[0].time)
         times = [part.time for part in parts if part.time is not None]
@@ -261,36 +261,36 @@ class PlanRewriter:
         later = F.greatest(*times).alias(self._fresh())
         return self._wrapped(joined, later)
 
-    def _wrapped(self, piece: Piece, time: Column) -> Piece:
+    def _wrapped(self, piece: PlanPiece, time: Column) -> PlanPiece:
         """The visible columns, and this time."""
         named = self._catalyst.expressions(self._catalyst.frame(piece.plan), [time])
         plan = self._catalyst.project([*self._visible(piece.plan), *named], piece.plan)
-        return Piece(plan, (piece,), named[0].name())
+        return PlanPiece(plan, (piece,), named[0].name())
 
-    def _last(self, piece: Piece) -> Piece:
+    def _last(self, piece: PlanPiece) -> PlanPiece:
         """The piece with its time as the last column."""
         if piece.time is None:
             return self._wrapped(piece, F.lit(None).cast("bigint").alias(self._fresh()))
         plan = self._catalyst.project([*self._visible(piece.plan), self._attribute(piece.plan, piece.time)], piece.plan)
-        return Piece(plan, (piece,), piece.time)
+        return PlanPiece(plan, (piece,), piece.time)
 
-    def _union(self, node: PlanNode, parts: tuple[Piece, ...]) -> Piece:
+    def _union(self, node: PlanNode, parts: tuple[PlanPiece, ...]) -> PlanPiece:
         ordered = tuple(self._last(part) for part in parts)
         plan = self._catalyst.with_children(node.handle, [part.plan for part in ordered])
-        return Piece(plan, ordered, ordered[0].time)
+        return PlanPiece(plan, ordered, ordered[0].time)
 
-    def _distinct(self, node: PlanNode, parts: tuple[Piece, ...]) -> Piece:
+    def _distinct(self, node: PlanNode, parts: tuple[PlanPiece, ...]) -> PlanPiece:
         if not self._batch:
             return self._opaque(node, parts)
         return self._earliest(parts, self._visible(parts[0].plan))
 
-    def _deduplicate(self, node: PlanNode, parts: tuple[Piece, ...]) -> Piece:
+    def _deduplicate(self, node: PlanNode, parts: tuple[PlanPiece, ...]) -> PlanPiece:
         if not self._batch:
             plan = self._catalyst.with_children(node.handle, [part.plan for part in parts])
-            return Piece(plan, parts, parts[0].time)
+            return PlanPiece(plan, parts, parts[0].time)
         return self._earliest(parts, _items(node.handle.productElement(0)))
 
-    def _earliest(self, parts: tuple[Piece, ...], keys: list[Any]) -> Piece:
+    def _earliest(self, parts: tuple[PlanPiece, ...], keys: list[Any]) -> PlanPiece:
         """The earliest row of each group of equal keys."""
         (part,) = parts
         frame, number = self._catalyst.frame(part.plan), f"{_TIME}number"
@@ -300,20 +300,20 @@ class PlanRewriter:
         plan = self._catalyst.project(kept, self._catalyst.plan(ranked.where(F.col(number) == 1)))
         return replace(self._over(plan, part), time=part.time)
 
-    def _over(self, plan: Plan, part: Piece) -> Piece:
+    def _over(self, plan: Plan, part: PlanPiece) -> PlanPiece:
         """The nodes that rank the rows of a part: the window, and one below it that computes the order."""
         (child,) = children(plan)
         if kind(plan) == "Window":
-            return Piece(plan, (Piece(child, (part,)),))
-        return Piece(plan, (self._over(child, part),))
+            return PlanPiece(plan, (PlanPiece(child, (part,)),))
+        return PlanPiece(plan, (self._over(child, part),))
 
-    def _opaque(self, node: PlanNode, parts: tuple[Piece, ...]) -> Piece:
+    def _opaque(self, node: PlanNode, parts: tuple[PlanPiece, ...]) -> PlanPiece:
         """A node that must see exactly its own columns; its output may have a time."""
         bare = tuple(
-            Piece(self._catalyst.project(self._visible(part.plan), part.plan), (part,)) if part.time else part
+            PlanPiece(self._catalyst.project(self._visible(part.plan), part.plan), (part,)) if part.time else part
             for part in parts
         )
-        piece = Piece(self._catalyst.with_children(node.handle, [part.plan for part in bare]), bare)
+        piece = PlanPiece(self._catalyst.with_children(node.handle, [part.plan for part in bare]), bare)
         chosen = time_column(node)
         if chosen is None:
             return piece

@@ -24,7 +24,7 @@ def command(
     json: AsJson = False,
 ) -> None:
     """Run only the sources of a PySpark job, and keep what they bring as the input of assessments."""
-    from riprap.api.record import record_job
+    from riprap.api.record_job import record_job
     from riprap.base.quantities import parse_duration
     from riprap.cli.console import ERR, OUT, print_json
     from riprap.spark.session import session
