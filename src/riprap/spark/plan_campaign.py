@@ -52,7 +52,7 @@ from riprap.spark.catalyst import Catalyst, Plan, identity, output, type_name
 from riprap.spark.jobs.captured_job import CapturedSource
 from riprap.spark.plan_operators import PlanOperators
 from riprap.spark.plan_recordings import sorted_recording
-from riprap.spark.plan_rewriting import PlanPiece, Place, PlanFault, PlanRewriter, canonical, hash_of, varying
+from riprap.spark.plan_rewriting import Place, PlanFault, PlanPiece, PlanRewriter, canonical, hash_of, varying
 from riprap.spark.plan_runs import (
     BATCH,
     TimedRecording,
