@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from riprap.apps.catalogue import is_job
 from riprap.base.errors import UsageError
 from riprap.base.tabular import Tabular
 from riprap.spark.jobs.captured_job import CapturedJob
-from riprap.spark.jobs.scripts import capture_script
-from riprap.spark.session import session
+from riprap.spark.jobs.job_files import captured
 from riprap.spark.source_recorder import SourceRecording, record_sources
 
 
@@ -55,15 +55,9 @@ def record_job(
     tell: Callable[[float], None] | None = None,
 ) -> JobRecording:
     """`job`: a script, as `job.py`, or `job.py:QUERY` for the sources of one of its queries."""
+    if isinstance(job, str) and not is_job(job):
+        raise UsageError(f"{job} is no PySpark job: write job.py, job.py:QUERY, or the file of a pipeline")
     if seconds <= 0:
         raise UsageError("a recording must last longer than 0s")
-    found = _captured(job, spark) if isinstance(job, str) else job
+    found = captured(job, spark) if isinstance(job, str) else job
     return JobRecording(out, tuple(record_sources(found, out, seconds, hashed=hash, dropped=drop, tell=tell)))
-
-
-def _captured(name: str, spark: Any) -> CapturedJob:
-    file, _, query = name.partition(".py:") if ".py:" in name else (name.removesuffix(".py"), "", "")
-    if not name.endswith(".py") and not query:
-        raise UsageError(f"{name} is no PySpark script: write job.py, or job.py:QUERY")
-    captured = capture_script(Path(f"{file}.py"), session(spark))
-    return captured.only(query) if query else captured
