@@ -63,7 +63,7 @@ def test_each_port_has_the_state_that_was_measured_there():
     found = profile(graph, given)
     assert found.operators["J"].port_state == (3, 12)
     assert [port.state for port in describe(graph, found).by_name["J"].inputs] == [3, 12]
-    unknown = replace(found, operators={n: replace(o, port_state=()) for n, o in found.operators.items()})
+    unknown = replace(found, operators={n: replace(o, port_state=(), peak_port=()) for n, o in found.operators.items()})
     assert [port.state for port in describe(graph, unknown).by_name["J"].inputs] == [7, 7]
 
 

@@ -10,6 +10,7 @@ from keyword import iskeyword
 
 from riprap.san.language import FUNCTIONS
 from riprap.san.streaming.application import Application, ModelOperator
+from riprap.san.streaming.failures import ModelHost
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,17 @@ class Deployment:
     def leaves_group(self, link: ModelLink) -> bool:
         """Whether `link` leaves its source's group, so that it carries tuples only while that replica is active."""
         return link.source in self.membership and self.membership.get(link.target) != self.membership[link.source]
+
+    def machines(self, hosts: Iterable[ModelHost]) -> list[tuple[str, float, tuple[int, ...]]]:
+        """What fails at once: a name, a rate, and instances. Each further replica of the operators of a host runs on
+        another machine, which fails as often."""
+        found = []
+        for host in hosts:
+            own = [self.of_operator[operator] for operator in host.operators]
+            for replica in range(max(map(len, own), default=0)):
+                members = tuple(instances[replica] for instances in own if replica < len(instances))
+                found.append((f"{host.name}_{replica}" if replica else host.name, host.crash_rate, members))
+        return found
 
     def peers(self, instance: int) -> tuple[int, ...]:
         """Other instances that do the same work, so that a crash has no effect while one of them is alive."""

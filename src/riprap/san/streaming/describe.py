@@ -17,6 +17,8 @@ from riprap.san.streaming.application import Application, Arrivals, ModelEmissio
 from riprap.san.streaming.scenario import ModelProtection
 
 _SECOND = 1_000_000  # microseconds
+STATELESS_RATIO = 1.05  # of a tainted tuple's output, where an operator without state drops some; as published
+_LEAST_UNTRIGGERED = 0.01  # share of the output; less is rounding
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Stability:
     staleness: float = 0.0
     cap: float = 1.0
     taint: float = 0.005  # published for both stateful operators of Bargain Discovery
-    tainted_ratio: float = 1.0  # output while this state is wrong, relative to the correct output
+    tainted_ratio: float = 1.1  # output while this state is wrong, relative to the correct output; published: 10 % more
 
 
 def describe(
@@ -74,26 +76,44 @@ def _operator(
         period = spec.window.size / _SECOND
     # A profile written by hand may have only the total: then it is divided equally among the ports.
     equal_share = (measured.state_tuples // max(1, sum(spec.stateful)),) * spec.inputs
-    state = measured.port_state if len(measured.port_state) == spec.inputs else equal_share
+    # At the end of the input, or at its peak: windows of time and sessions may be empty at any one moment.
+    known_states = [ports for ports in (measured.port_state, measured.peak_port) if len(ports) == spec.inputs]
+    state = max(known_states, key=sum, default=equal_share)
     ratios = [
         stability.get((spec.name, number), Stability()).tainted_ratio
         for number in range(spec.inputs)
         if spec.stateful[number]
     ]
-    ratio = sum(ratios) / len(ratios) if ratios else 1.0
+    ratio = sum(ratios) / len(ratios) if ratios else STATELESS_RATIO
     ports = []
     for number in range(spec.inputs):
         means = _means(spec, measured, number)
         if period:
             means = (0.0,) * spec.outputs
         fitted = stability.get((spec.name, number), Stability())
-        wrong = tuple(mean * ratio for mean in means)
+        # Only an operator that drops tuples can emit more, and at most all of them.
+        wrong = tuple(min(1.0, mean * ratio) if mean < 1.0 else mean for mean in means)
         ports.append(_port(seconds, means, wrong, state[number] if spec.stateful[number] else 0, fitted))
+    untriggered = _untriggered(measured)
+    if not period and any(untriggered):  # punctuation or the watermark makes it emit: evenly, in the model
+        period = profile.seconds / max(1.0, max(untriggered)) / scale
+        ports.append(_port(seconds, tuple(out / max(untriggered) for out in untriggered),
+                           tuple(out / max(untriggered) for out in untriggered), 0, Stability()))  # fmt: skip
+        return ModelOperator(spec.name, spec.kind, tuple(ports), spec.outputs, timer=(spec.inputs, period))
     if not period:
         return ModelOperator(spec.name, spec.kind, tuple(ports), spec.outputs)
     per_trigger = tuple(out / max(1.0, profile.seconds / period) for out in measured.tuples_out)
     ports.append(_port(seconds, per_trigger, per_trigger, 0, Stability()))
     return ModelOperator(spec.name, spec.kind, tuple(ports), spec.outputs, timer=(spec.inputs, period))
+
+
+def _untriggered(measured: OperatorProfile) -> tuple[float, ...]:
+    """By output port, the tuples that no input tuple triggered; of an operator with several outputs, none."""
+    if len(measured.tuples_out) != 1:
+        return (0.0,) * len(measured.tuples_out)
+    triggered = sum(count * share for count, share in zip(measured.tuples_in, measured.port_selectivity, strict=True))
+    left = measured.tuples_out[0] - triggered
+    return (left if left > _LEAST_UNTRIGGERED * measured.tuples_out[0] and left >= 1 else 0.0,)
 
 
 def _means(spec: OperatorSpec, measured: OperatorProfile, number: int) -> tuple[float, ...]:

@@ -17,7 +17,8 @@ from riprap.san.streaming.application import Application
 
 @dataclass(frozen=True)
 class ModelHost:
-    """Operators that share a machine. Of a replicated operator, it runs the first replica."""
+    """Operators that share a machine. Of replicated operators it runs the first replicas; the second ones share
+    another machine that fails as often, and so on."""
 
     name: str
     operators: tuple[str, ...]

@@ -149,11 +149,8 @@ def tables(deployment: Deployment, faults: Faults) -> Tables:
         own_shocks = deployment.group_shocks(number)
         groups.append([len(shocks), len(own_shocks), len(each.replicas)])
         shocks += own_shocks
-    members = [
-        [number, deployment.of_operator[operator][0]]
-        for number, host in enumerate(faults.hosts)
-        for operator in host.operators
-    ]
+    machines = deployment.machines(faults.hosts)
+    members = [[number, instance] for number, (_, _, own) in enumerate(machines) for instance in own]
     return Tables(
         np.array(order, np.int64),
         _whole(instances, 12),
@@ -168,7 +165,7 @@ def tables(deployment: Deployment, faults: Faults) -> Tables:
         _whole([[first_port[shock.instance] + shock.port, shock.tuples] for shock in shocks], 2),
         _whole(groups, 3),
         np.array([each.failover for each in deployment.groups], np.float64),
-        np.array([host.crash_rate for host in faults.hosts], np.float64),
+        np.array([rate for _, rate, _ in machines], np.float64),
         _whole(members, 2),
         np.array(
             [

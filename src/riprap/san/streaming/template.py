@@ -431,9 +431,9 @@ class _Builder:
         self.activities.append(Activity(f"{name}.corrupted", exponential(rate), gates=gates, cases=tuple(cases)))
 
     def hosts(self) -> None:
-        for number, host in enumerate(self.faults.hosts):
-            rate = self.parameter(f"host{number}.crash_rate", host.crash_rate)
-            dying = [f"{self.name(self.deployment.of_operator[operator][0])}.dying" for operator in host.operators]
+        for number, (_, crash_rate, members) in enumerate(self.deployment.machines(self.faults.hosts)):
+            rate = self.parameter(f"host{number}.crash_rate", crash_rate)
+            dying = [f"{self.name(instance)}.dying" for instance in members]
             case = ActivityCase(outputs=dict.fromkeys(dying, 1))
             self.activities.append(Activity(f"host{number}.crash", exponential(rate), cases=(case,)))
 
