@@ -51,7 +51,7 @@ class RecordingFacts:
         seconds = max(self.span / _SECOND, 1.0)
         out = [
             f"{self.source}: {self.rows:,} rows over {format_duration(Duration(self.span))}, "
-            f"{self.rows / seconds:,.0f} a second on average and {self.peak:,} in the busiest second; "
+            f"{_rate(self.rows / seconds)} a second on average and {self.peak:,} in the busiest second; "
             "a short recording may not show the real peak"
         ]
         if self.unordered:
@@ -195,6 +195,11 @@ def _facts(name: str, times: pa.ChunkedArray, delay: int | None) -> RecordingFac
         0 if delay is None else int((behind > delay).sum()),
         times.null_count,
     )
+
+
+def _rate(rows: float) -> str:
+    """Rows a second."""
+    return f"{rows:,.0f}" if rows >= 10 else f"{rows:.2g}"
 
 
 def _least(times: pa.ChunkedArray) -> Any:
