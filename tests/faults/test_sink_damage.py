@@ -10,6 +10,7 @@ import pytest
 from riprap.base.quantities import LONGEST, Duration
 from riprap.engine.engine import Engine
 from riprap.engine.inputs import keyed
+from riprap.faults.harm_ranks import SECTIONS
 from riprap.faults.sink_damage import CURRENT, LOST, DamageSettings, sink_damage
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
@@ -48,13 +49,18 @@ def output(table: pa.Table) -> dict[tuple[int, int], int]:
 
 
 @pytest.fixture(scope="module")
-def damaged(tmp_path_factory):
+def assessed(tmp_path_factory):
     place: Path = tmp_path_factory.mktemp("damage")
     pq.write_table(rows(), place / "in.parquet")
     settings = DamageSettings([OUTAGE], [Duration(1_000_000)], {"Out": WINDOW}, offsets=1)
-    table, unknown = sink_damage(app(), {"In": place / "in.parquet"}, settings, place / "recorded")
+    table, unknown, standing = sink_damage(app(), {"In": place / "in.parquet"}, settings, place / "recorded")
     assert not unknown
-    return table
+    return table, standing
+
+
+@pytest.fixture(scope="module")
+def damaged(assessed):
+    return assessed[0]
 
 
 def test_lost_input_does_what_a_run_without_these_rows_shows(damaged):
@@ -70,6 +76,27 @@ def test_lost_input_does_what_a_run_without_these_rows_shows(damaged):
     assert wrong == pytest.approx(1_000_000 * sum(key in set(within) for key in differing) / len(within), rel=0.02)
     assert lasts == pytest.approx(max(key[0] for key in differing) - since, abs=STEP)
     assert damaged["Clean"][CURRENT] == damaged["Sums"][CURRENT]  # nothing is between them
+
+
+def test_the_metrics_of_a_trial_are_those_of_a_run_without_its_rows(assessed):
+    since = round(0.25 * (ROWS - 1) * STEP)
+    since = -(-since // STEP) * STEP
+    table = rows()
+    times = table["_ts"].to_numpy()
+    golden, faulty = output(table), output(table.filter(pa.array((times < since) | (times >= since + OUTAGE))))
+    width = WINDOW // SECTIONS
+    sums = np.zeros((2, SECTIONS))
+    for number, rows_ in enumerate((faulty, golden)):
+        for (at, _), value in rows_.items():
+            if since <= at <= since + WINDOW:
+                sums[number, min((at - since) // width, SECTIONS - 1)] += value
+    error = np.abs(sums[0] - sums[1]) / sums[1]
+    wrong = np.flatnonzero(error > 0.03)
+    until = wrong[int(np.ceil(0.9 * len(wrong))) - 1]
+    clean = next(one for one in assessed[1].metrics if one.operator == "Clean")
+    assert (clean.sink, clean.R) == ("Out", (until + 1) * width)
+    assert pytest.approx((error[wrong[wrong <= until]] ** 2).sum(), rel=1e-6) == clean.I
+    assert set(assessed[1].ranks) == set(app().order)
 
 
 def test_the_more_state_is_lost_the_more_is_wrong(damaged):

@@ -35,6 +35,14 @@ def test_replay_is_uniform_over_the_interval_and_catches_up_behind_new_input():
     assert [each / 1e6 for each in found.levels] == pytest.approx([0.1, 1.0, 1.9], abs=0.06)
 
 
+def test_the_worst_case_is_every_part_at_its_slowest_just_before_a_checkpoint():
+    quick = measured(rate=1_000.0, replay=5_000.0, state=3e6)
+    found = recovery_time(quick, "a", Duration(8_000_000), replayed=True)
+    before = 2.0 + 3.0  # restart and restore
+    assert found.worst / 1e6 == pytest.approx(before + (8.0 + before) / 4, rel=1e-4)
+    assert found.worst > found.high
+
+
 def test_what_cannot_keep_up_never_catches_up():
     assert recovery_time(measured(rate=10.0, replay=10.0), "a", Duration(1), replayed=True).middle == LONGEST
     # Data that is replayed faster comes faster, too.

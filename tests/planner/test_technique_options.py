@@ -78,6 +78,24 @@ def test_exactly_once_needs_every_operator_behind_a_log():
     assert found.values[Line("Out", "exactly_once")][0] == 1
 
 
+def test_the_worst_case_can_be_guaranteed_too():
+    """A bound between the 95th percentile and the worst case can be met only for the former."""
+    graph = shop()
+    usual, worst = (
+        technique_problem(graph, measured(graph), effects(), Slo(wrong="10%"), intervals=[SECOND], worst=each)
+        for each in (False, True)
+    )
+    recoveries = [
+        [case.recovery for option in problem.operators["Totals"].options for case in option.cases.values()]
+        for problem in (usual, worst)
+    ]
+    assert all(high < most for high, most in zip(*recoveries, strict=True))
+    bound = Duration((min(recoveries[0]) + min(recoveries[1])) // 2)
+    slo = Slo(recovery=f"{bound}us")
+    assert cheapest(technique_problem(graph, measured(graph), effects(), slo, intervals=[SECOND])) is not None
+    assert cheapest(technique_problem(graph, measured(graph), effects(), slo, intervals=[SECOND], worst=True)) is None
+
+
 def test_a_uniform_plan_costs_at_least_as_much():
     graph = shop()
     problem = technique_problem(

@@ -1,13 +1,16 @@
 """The page of a protection: what was asked for, what was measured, and what is in the way, in the user's words."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 from tests.planner.test_technique_options import SECOND, effects, measured, shop
 
+from riprap.faults.harm_ranks import HarmMetrics, RankInterval
 from riprap.planner.cheapest import cheapest
 from riprap.planner.costs import Cost
 from riprap.planner.protection_problem import Line, ProtectionProblem
-from riprap.planner.sink_effects import SinkEffect
+from riprap.planner.sink_effects import SinkEffect, read_effects, write_effects
 from riprap.planner.slo import Slo
 from riprap.planner.technique_options import technique_problem
 from riprap.proof.kill_outcomes import (
@@ -60,6 +63,23 @@ def test_lines_are_kept_until_a_kill_breaks_one():
 def test_a_kill_that_was_not_injected_shows_nothing():
     found = protection(KillOutcome("Totals", False, None, missed="it had ended"))
     assert [line.measured for line in found.last.lines] == [None, None]  # type: ignore[union-attr]
+
+
+def test_ranks_have_intervals_and_researchers_have_their_table(tmp_path):
+    metrics = HarmMetrics("Totals", "Out", -0.93, 0.0417, 1_500_000, 2.25, RankInterval(1, 1, 3))
+    ranks = {"Totals": RankInterval(1, 1, 2), "Clean": RankInterval(2, 1, 2)}
+    write_effects(replace(effects(), ranks=ranks, metrics=(metrics,)), tmp_path / "effects.json")
+    known = read_effects(tmp_path / "effects.json")
+    assert (known.ranks, known.metrics) == (ranks, (metrics,))
+    found = replace(protection(), effects=known)
+    page = protection_report(found)
+    assert "1 (1–2)" in page
+    for cell in ("-0.93", "0.0417", "2.25", "1 (1–3)"):
+        assert f">{cell}</td>" in page
+    assert "For researchers" not in protection_report(protection())
+    document = json.loads(json.dumps(found.to_json()))
+    assert document["ranks"]["Clean"] == {"rank": 2, "low": 1, "high": 2}
+    assert (document["metrics"][0]["R"], document["metrics"][0]["rank"]["high"]) == (1_500_000, 3)
 
 
 def test_what_broke_a_line_is_planned_for_again():

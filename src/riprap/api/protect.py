@@ -94,6 +94,7 @@ class ProtectSettings:
     measure_seconds: float = 5.0
     checks: bool = True  # of the cost model, by further runs
     rounds: int = ROUNDS
+    worst: bool = False  # plans guarantee the worst case, not the 95th percentile
     seed: int = 1
 
 
@@ -145,7 +146,7 @@ class _Steps:
             self.tell(3, "the cheapest plan", 1.0)
             problem = technique_problem(
                 self.graph, measured, effects, self.slo, speed=self.replay.speed,
-                intervals=intervals or INTERVALS[:1],
+                intervals=intervals or INTERVALS[:1], worst=self.settings.worst,
             )  # fmt: skip
             problem = with_proven(problem, proven)
             best = cheapest(problem, self._refuses)
@@ -195,7 +196,9 @@ class _Steps:
         def told(done: int, total: int) -> None:
             self.tell(2, f"{done} of {total} failures", begun[0])
 
-        table, unknown = sink_damage(self.graph, self.replay.recorded, settings, self.out / "recorded", tell=told)
+        table, unknown, standing = sink_damage(
+            self.graph, self.replay.recorded, settings, self.out / "recorded", tell=told
+        )
         operators = {
             name: {
                 age: [
@@ -208,7 +211,13 @@ class _Steps:
         }
         for name, why in unknown.items():
             self.warn(f"{name} cannot be assessed, so it counts as doing all harm: {why}")
-        effects = AssessedEffects(self.graph.name, operators, frozenset(unknown))  # type: ignore[arg-type]
+        effects = AssessedEffects(
+            self.graph.name,
+            operators,  # type: ignore[arg-type]
+            frozenset(unknown),
+            standing.ranks,
+            tuple(standing.metrics),
+        )
         write_effects(effects, path)
         files.remove_tree(self.out / "recorded")
         return effects
@@ -282,6 +291,7 @@ class _Steps:
         found = Protection(
             self.graph, self.slo, measured, effects, tuple(rounds), problem, self.replay.speed, self.replay.seconds,
             running_price(measured, self.slo.rates), alternatives, tuple(steps), line, infeasible, self.out,
+            self.settings.worst,
         )  # fmt: skip
         if found.plan is not None:
             found.save(self.out / "plan.toml")

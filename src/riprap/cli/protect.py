@@ -26,6 +26,7 @@ def command(
         float | None, typer.Option(help="Seconds of data per second.", show_default="1 where that fits")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Shorter measurements, and one kill of each element.")] = False,
+    worst: Annotated[bool, typer.Option("--worst", help="Guarantee the worst case, not the 95th percentile.")] = False,
     tuples: Tuples = 200_000,
     seed: Seed = 1,
     master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local, sized for the run")] = None,
@@ -54,9 +55,9 @@ def command(
     objectives.check(graph, scored)
     score_functions(graph, scores) if scores else None
     paths = input_paths(graph, input, tuples, seed)
-    chosen = ProtectSettings(kills, speed, seed=seed)
+    chosen = ProtectSettings(kills, speed, worst=worst, seed=seed)
     if quick:
-        chosen = ProtectSettings(1, speed, 24.0, 4, 2.5, checks=False, seed=seed)
+        chosen = ProtectSettings(1, speed, 24.0, 4, 2.5, checks=False, worst=worst, seed=seed)
     directory = out or Path(f"protection-{graph.name}")
     said = [""]
 

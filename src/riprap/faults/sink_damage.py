@@ -16,12 +16,13 @@ from riprap.base.quantities import LONGEST, Duration
 from riprap.engine.inputs import read_file
 from riprap.faults.divided import dividing_columns, runs_by_key
 from riprap.faults.golden import golden_run
+from riprap.faults.harm_ranks import SECTIONS, HarmRanks, HarmTrial, harm_metrics, ranked
 from riprap.faults.models import Fault
 from riprap.faults.recording import Recording, load, record
 from riprap.faults.score_functions import ScoreFunction
 from riprap.faults.scoring import Score, default_score, parse_score
 from riprap.faults.sealed import sound
-from riprap.faults.trial_outputs import applied, difference, sink_reader
+from riprap.faults.trial_outputs import Difference, applied, difference, sink_reader
 from riprap.faults.trials import TrialContext, replay
 from riprap.graph.graph import Graph
 from riprap.graph.order_keys import START_KEY
@@ -52,8 +53,11 @@ class DamageSettings:
 def sink_damage(
     graph: Graph, inputs: Mapping[str, Path], settings: DamageSettings, path: Path, *,
     functions: Mapping[str, ScoreFunction] | None = None, tell: Tell = lambda done, total: None,
-) -> tuple[DamageTable, dict[str, str]]:  # fmt: skip
-    """The damage table; and why operators could not be assessed. `path`: where the recorded stream is stored."""
+) -> tuple[DamageTable, dict[str, str], HarmRanks]:  # fmt: skip
+    """The damage table; why operators could not be assessed; and the ranks of the others.
+
+    `path`: where the recorded stream is stored.
+    """
     if not sound(path):
         files = {name: read_file(file) for name, file in inputs.items()}
         record(graph, files, dividing_columns(graph), path)
@@ -73,27 +77,43 @@ def sink_damage(
     counted = _Counted(context, settings.windows)
     table: DamageTable = {}
     unknown: dict[str, str] = {}
+    wrong: dict[str, list[int]] = {}  # by operator: of each offset, without protection, after the longest outage
+    trials: dict[tuple[str, str], list[list[HarmTrial]]] = {}
     total, done = len(graph.order) * len(plan.offsets), 0
     for name in graph.order:
         try:
             rows: dict[tuple[Duration, Duration], dict[str, list[Damage]]] = {}
             for at in plan.offsets:
+                bare: list[dict[str, HarmTrial]] = []
                 for age, outage, fault in plan.faults(name, at):
                     found = counted.missed(name, at, outage) if fault is None else counted.trial(name, fault, at)
+                    if age == (LOST if any(graph[name].stateful) else CURRENT):
+                        worst = max((hurt[0] for hurt in found.values()), default=0)
+                        if outage == max(settings.outages):
+                            wrong.setdefault(name, []).append(worst)
+                        bare += [counted.scored] if fault is not None else []
                     kept = rows.setdefault((age, outage), {})
                     for sink, hurt in found.items():
                         kept.setdefault(sink, []).append(hurt)
+                for sink in bare[0] if bare else ():
+                    trials.setdefault((name, sink), []).append([one[sink] for one in bare])
                 done += 1
                 tell(done, total)
         except UsageError:  # of a score
             raise
         except Exception as error:  # a trial may fail in a user's operator
             unknown[name] = str(error) or type(error).__name__
+            wrong.pop(name, None)
+            trials = {key: rows for key, rows in trials.items() if key[0] != name}
             continue
         for (age, outage), by_sink in sorted(rows.items()):
             levels = {sink: _levels(values) for sink, values in by_sink.items()}
             table.setdefault(name, {}).setdefault(age, []).append((outage, levels))
-    return table, unknown
+    names = [name for name in graph.order if name in wrong]
+    samples = np.array([wrong[name] for name in names], float).reshape(len(names), len(plan.offsets))
+    ranks = ranked(samples, lambda drawn: drawn.mean(axis=1), "rows wrong")
+    windows = {sink: int(window) for sink, window in settings.windows.items()}
+    return table, unknown, HarmRanks(dict(zip(names, ranks, strict=True)), harm_metrics(trials, windows))
 
 
 class _Trials:
@@ -142,6 +162,7 @@ class _Counted:
     def __init__(self, context: TrialContext, windows: Mapping[str, Duration]) -> None:
         self.context, self.windows, self.golden = context, windows, context.golden
         self.times = {sink: self._times(rows.position) for sink, rows in self.golden.rows.items()}
+        self.scored: dict[str, HarmTrial] = {}  # by sink, of the last trial
 
     def _times(self, positions: np.ndarray) -> np.ndarray:
         time = self.context.recording.time
@@ -152,6 +173,8 @@ class _Counted:
         context = self.context
         since, last = int(context.recording.time[at]), int(context.recording.time[-1])
         found: dict[str, Damage] = {}
+        self.scored = {}
+        lost = max(context.position_of(fault.end) - context.position_of(fault.start), 1)
         for sink, changed in replay(context, [name], fault).items():
             if sink not in context.graph.reachable(name):
                 continue
@@ -164,20 +187,27 @@ class _Counted:
             share = min(-(-wrong * _PPM // max(int(within.sum()), 1)), _PPM) if wrong else 0
             if lasts > _SETTLED * (last - since):
                 lasts = int(LONGEST)
-            found[sink] = (share, max(lasts, 0) if len(removed) + len(added) else 0, self._score(sink, changed, since))
+            score, self.scored[sink] = self._score(sink, changed, since, lost)
+            found[sink] = (share, max(lasts, 0) if len(removed) + len(added) else 0, score)
         return found
 
-    def _score(self, sink: str, changed: object, since: int) -> int:
+    def _score(self, sink: str, changed: Difference, since: int, lost: int) -> tuple[int, HarmTrial]:
+        """Parts per million of the score without the failure; and the scores."""
         reader = next(each for each in self.context.readers if each.sink == sink)
         golden, until = self.golden.rows[sink], since + self.windows[sink]
-        faulty = applied(golden, changed)  # type: ignore[arg-type]
+        faulty = applied(golden, changed)
         times = self._times(faulty.position)
-        own = (self.times[sink] >= since) & (self.times[sink] <= until)
-        right = reader.score.over(golden.value[own])
-        now = reader.score.over(faulty.value[(times >= since) & (times <= until)])
+        own, other = ((each >= since) & (each <= until) for each in (self.times[sink], times))
+        right, now = reader.score.over(golden.value[own]), reader.score.over(faulty.value[other])
+        width = max(self.windows[sink] // SECTIONS, 1)
+        parts = [
+            reader.score.by_section(values, np.minimum((at - since) // width, SECTIONS - 1), SECTIONS)
+            for values, at in ((faulty.value[other], times[other]), (golden.value[own], self.times[sink][own]))
+        ]
+        trial = HarmTrial(lost, now, right, parts[0], parts[1])
         if now == right:
-            return _PPM
-        return max(round(_PPM * (1.0 - abs(now - right) / abs(right))), 0) if right else 0
+            return _PPM, trial
+        return max(round(_PPM * (1.0 - abs(now - right) / abs(right))), 0) if right else 0, trial
 
     def missed(self, sink: str, at: int, outage: Duration) -> dict[str, Damage]:
         """A sink that is down misses its rows of the outage."""
@@ -189,7 +219,7 @@ class _Counted:
         share = -(-int((times[gone] <= until).sum()) * _PPM // max(int(within.sum()), 1))
         remains = difference(rows, gone, rows.rows(gone[:0]))
         lasts = int(times[gone].max()) - since if len(gone) else 0
-        return {sink: (share, lasts, self._score(sink, remains, since))}
+        return {sink: (share, lasts, self._score(sink, remains, since, len(gone))[0])}
 
 
 def _levels(values: list[Damage]) -> Levels:

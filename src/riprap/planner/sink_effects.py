@@ -8,12 +8,13 @@ Each sink has three effects, the 5th, 50th and 95th percentile over offsets and 
 rows that are missing or wrong, of those that a fault-free run emits in the window of the sink after the failure (parts
 per million); the time until the last of them, in microseconds of event time; and the score of the output in the window
 divided by that of a fault-free run (parts per million). `state`: how old the operator's state is afterwards.
+`ranks`, `metrics`: of operators without protection (`riprap.faults.harm_ranks`).
 """
 
 import json
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from riprap.base.documents import read_json
 from riprap.base.errors import DataError
 from riprap.base.quantities import LONGEST, Duration, format_duration, parse_duration
 from riprap.base.shapes import raising_misshapen
+from riprap.faults.harm_ranks import HarmMetrics, RankInterval
 from riprap.planner.assessment_file import LOST
 from riprap.planner.slo import PPM
 
@@ -57,6 +59,8 @@ class AssessedEffects:
     app: str
     operators: Mapping[str, Mapping[Duration, ByOutage]]
     unknown: frozenset[str] = field(default_factory=frozenset)  # operators that could not be assessed
+    ranks: Mapping[str, RankInterval] = field(default_factory=dict)  # by operator: by the rows that are wrong
+    metrics: tuple[HarmMetrics, ...] = ()
 
     def of(self, operator: str, age: Duration, outage: int, sink: str, level: int = 2) -> SinkEffect:
         """The effect of an outage on a sink; `level`: 0, 1 or 2, of the three percentiles.
@@ -109,7 +113,13 @@ def write_effects(effects: AssessedEffects, path: Path) -> None:
         ]
         for name, ages in effects.operators.items()
     }
-    document = {"app": effects.app, "operators": operators, "unknown": sorted(effects.unknown)}
+    document = {
+        "app": effects.app,
+        "operators": operators,
+        "unknown": sorted(effects.unknown),
+        "ranks": effects.ranks,
+        "metrics": [asdict(each) for each in effects.metrics],
+    }
     files.write_text(path, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
 
@@ -125,7 +135,10 @@ def read_effects(path: Path) -> AssessedEffects:
         for ages in operators.values():
             for listed in ages.values():
                 listed.sort(key=_outage)
-        return AssessedEffects(str(document["app"]), operators, frozenset(map(str, document["unknown"])))
+        ranks = {str(name): RankInterval(*map(int, rank)) for name, rank in document["ranks"].items()}
+        metrics = [HarmMetrics(**{**row, "rank": RankInterval(*map(int, row["rank"]))}) for row in document["metrics"]]
+        unknown = frozenset(map(str, document["unknown"]))
+        return AssessedEffects(str(document["app"]), operators, unknown, ranks, tuple(metrics))
 
 
 def _outage(row: tuple[Duration, Mapping[str, Levels]]) -> int:

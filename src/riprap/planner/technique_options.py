@@ -39,15 +39,17 @@ def technique_problem(
     *,
     speed: float = 1.0,
     intervals: Sequence[Duration] = INTERVALS,
+    worst: bool = False,
 ) -> ProtectionProblem:
+    """`worst`: plans guarantee the worst case of each recovery, not its 95th percentile."""
     sinks = frozenset(sink.name for sink in graph.sinks)
     operators = {}
     for name in graph.order:
         spec = graph[name]
         reached = (graph.reachable(name) | {name}) & sinks
-        options = [_option(graph, measured, effects, spec, None, speed, slo.rates)]
+        options = [_option(graph, measured, effects, spec, None, speed, slo.rates, worst)]
         if any(spec.stateful) and "checkpoint" in measured.operators[name].techniques:
-            options += [_option(graph, measured, effects, spec, every, speed, slo.rates) for every in intervals]
+            options += [_option(graph, measured, effects, spec, every, speed, slo.rates, worst) for every in intervals]
         backup = measured.operators[name].techniques.get("backup")
         price = None if backup is None else _price(backup, slo.rates, backup.written * _KEPT_SECONDS)
         operators[name] = OperatorChoices(name, graph.upstream(name), reached, tuple(options), price)
@@ -101,7 +103,7 @@ def scaled(cost: Cost, every: float, interval: Duration) -> Cost:
 
 def _option(
     graph: Graph, measured: Measured, effects: AssessedEffects, spec: OperatorSpec, interval: Duration | None,
-    speed: float, prices: Prices,
+    speed: float, prices: Prices, worst: bool,
 ) -> TechniqueOption:  # fmt: skip
     entry = measured.operators[spec.name]
     price = 0
@@ -115,9 +117,10 @@ def _option(
             continue
         every = interval if interval is not None or not replayed else DEFAULT_INTERVAL
         time = recovery_time(measured, spec.name, every, replayed=replayed, speed=speed)
+        guaranteed = time.worst if worst else time.high
         found: dict[str, SinkEffect] = {
             sink: damage(
-                graph, effects, spec.name, sink, interval=interval, replayed=replayed, outage=time.high, speed=speed,
+                graph, effects, spec.name, sink, interval=interval, replayed=replayed, outage=guaranteed, speed=speed,
                 level=GUARANTEED,
             )
             for sink in sorted(reached)
@@ -125,7 +128,7 @@ def _option(
         for backup in (False, True):
             exact = replayed and (backup or isinstance(spec, Sink))
             hurt = {} if exact else {sink: effect for sink, effect in found.items() if effect != NOTHING_WRONG}
-            cases[replayed, backup] = FailureCase(time.high, time.middle, hurt, exact)
+            cases[replayed, backup] = FailureCase(guaranteed, time.middle, hurt, exact)
     return TechniqueOption("none" if interval is None else "checkpoint", interval, price, cases)
 
 

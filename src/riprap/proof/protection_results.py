@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from riprap.base import files
 from riprap.base.errors import UsageError
 from riprap.base.tabular import Tabular
+from riprap.faults.harm_ranks import HarmMetrics
 from riprap.graph.graph import Graph
 from riprap.graph.plan_file import Plan, write_plan
 from riprap.graph.specs import Source
@@ -65,6 +67,7 @@ class Protection(Tabular):
     strictest: Line | None
     infeasible: Infeasible | None
     directory: Path
+    worst: bool = False  # the plan guarantees the worst case, not the 95th percentile
 
     @property
     def last(self) -> ProtectionRound | None:
@@ -122,6 +125,7 @@ class Protection(Tabular):
             "app": self.graph.name,
             "kept": self.kept,
             "speed": self.speed,
+            "guaranteed": "worst" if self.worst else "95%",
             "lines": self.rows(),
             "price": None if self.price is None else self.price / 1e9,
             "running": self.running / 1e9,
@@ -130,6 +134,8 @@ class Protection(Tabular):
                 name: chosen.option.describe() + (", backup" if chosen.backup else "")
                 for name, chosen in last.outcome.chosen.items()
             },
+            "ranks": {name: rank._asdict() for name, rank in self.effects.ranks.items()},
+            "metrics": [_metrics_json(each) for each in self.effects.metrics],
             "rounds": len(self.rounds),
             "accuracy": None if last is None else asdict(last.accuracy),
             "cost": None if last is None else {
@@ -143,3 +149,7 @@ class Protection(Tabular):
             ],
             "report": str(self.report),
         }  # fmt: skip
+
+
+def _metrics_json(one: HarmMetrics) -> dict[str, Any]:
+    return asdict(one) | {"D": one.D if isfinite(one.D) else None, "rank": one.rank._asdict()}

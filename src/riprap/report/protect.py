@@ -29,10 +29,12 @@ def protection_report(found: Protection, command: str = "") -> str:
     if found.infeasible is not None:
         blocks.append(p.section("What is in the way", *_infeasible(found)))
     if last is not None:
-        blocks.append(p.section("What you asked for", _lines(last.lines)))
+        blocks.append(p.section("What you asked for", _lines(last.lines, worst=found.worst)))
         blocks.append(p.section("The price", *_price(found, last)))
         blocks.append(p.section("The graph", p.figure(draw(*_drawing(found, last), title=found.graph.name), _CAPTION)))
     blocks.append(p.section("What the loss of each operator does", p.text(_WHAT), _losses(found)))
+    if found.effects.metrics:
+        blocks.append(p.section("For researchers", p.text(_METRICS), _researchers(found)))
     if last is not None:
         blocks.append(p.section("Predicted and measured", *_predicted(found, last)))
         blocks.append(p.section("The plan", p.text("Run it with `riprap run APP --fuse none --plan plan.toml`."),
@@ -115,7 +117,7 @@ def _infeasible(found: Protection) -> Iterable[str]:
     yield p.table(["line", "asked for", "nearest", "price an hour"], rows, numbers=[1, 2, 3])
 
 
-def _lines(lines: Sequence[LineResult]) -> str:
+def _lines(lines: Sequence[LineResult], *, worst: bool) -> str:
     rows = [
         [
             line_words(line.line), value(line.line, line.limit), value(line.line, line.predicted),
@@ -124,7 +126,8 @@ def _lines(lines: Sequence[LineResult]) -> str:
         for line in lines
     ]  # fmt: skip
     return p.table(
-        ["line", "asked for", "predicted, 95 %", "measured, worst", "after the loss of", ""], rows, numbers=[1, 2, 3],
+        ["line", "asked for", f"predicted, {'worst' if worst else '95 %'}", "measured, worst", "after the loss of", ""],
+        rows, numbers=[1, 2, 3],
         hot=[number for number, line in enumerate(lines) if not line.kept],
     )  # fmt: skip
 
@@ -165,7 +168,15 @@ _CAPTION = (
     "The darker an operator, the more rows its unprotected loss damages. On its edge: its technique. Below its name: "
     "the median of its measured recoveries."
 )
-_WHAT = "One failure of the operator alone, if nothing were protected."
+_WHAT = (
+    "One failure of the operator alone, if nothing were protected. The rank is by the share of wrong rows after the "
+    "longest outage that was assessed; in brackets: where it lies in 95 % of draws from the moments of failure."
+)
+_METRICS = (
+    "Of the output score in the window of the sink, without protection. C: rank correlation of rows lost and score. D: "
+    "how much the score depends on the moment of the failure. R: time until the output has recovered. I: squared error "
+    "until then. In brackets: where the rank lies in 95 % of draws from the moments of failure."
+)
 
 
 def _drawing(found: Protection, last: ProtectionRound) -> tuple[list[Node], list[Edge]]:
@@ -201,14 +212,25 @@ def _losses(found: Protection) -> str:
         harmed = [sink for sink in sorted(most) if most[sink].wrong]
         usually = [effect_words(sink, middle[sink]) for sink in harmed if sink in middle and middle[sink].wrong]
         at_most = [effect_words(sink, most[sink]) for sink in harmed]
+        rank = found.effects.ranks.get(spec.name)
         rows.append((
             max((effect.wrong for effect in most.values()), default=0),
-            [f"{show_duration(outage)} without {spec.name}", "; ".join(usually) or "nothing",
+            [str(rank or "–"), f"{show_duration(outage)} without {spec.name}", "; ".join(usually) or "nothing",
              "; ".join(at_most) or "nothing"],
         ))  # fmt: skip
     rows.sort(key=lambda row: -row[0])
-    titles = ["after", "rows wrong or missing, in the median", "in 95 % of failures"]
-    return p.table(titles, [row for _, row in rows], long=[1, 2])
+    titles = ["rank", "after", "rows wrong or missing, in the median", "in 95 % of failures"]
+    return p.table(titles, [row for _, row in rows], long=[2, 3])
+
+
+def _researchers(found: Protection) -> str:
+    rows = [
+        [
+            one.operator, one.sink, f"{one.C:.2f}", f"{one.D:.3g}", show_duration(one.R), f"{one.I:.3g}", str(one.rank),
+        ]
+        for one in sorted(found.effects.metrics, key=lambda one: (one.sink, one.rank))
+    ]  # fmt: skip
+    return p.table(["operator", "sink", "C", "D", "R", "I", "rank by I"], rows, numbers=[2, 3, 4, 5, 6])
 
 
 def effect_words(sink: str, effect: SinkEffect) -> str:
