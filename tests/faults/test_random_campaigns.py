@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.random_apps import RELATIONAL, random_app, random_inputs
 from tests.simulation.shares import soak
@@ -17,6 +18,9 @@ from riprap.faults.campaign_summary import summarise
 from riprap.faults.divided import dividing_columns
 from riprap.faults.models import KINDS
 from riprap.faults.recording import record
+from riprap.graph.builder import App
+from riprap.graph.graph import Graph
+from riprap.graph.windows import time
 
 
 def run_through(seed: int, folder: Path, kinds: dict | None = None) -> None:
@@ -29,6 +33,10 @@ def run_through(seed: int, folder: Path, kinds: dict | None = None) -> None:
         graph, paths, fault=kind, state="lost" if seed % 3 == 0 and kind == "loss" else "kept", offsets=(0.3, 0.6),
         outages=("5ms", "20ms"), reps=2, golden=3, section=50,
     )  # fmt: skip
+    campaign(graph, paths, asked, folder)
+
+
+def campaign(graph: Graph, paths: dict, asked: AssessRequest, folder: Path) -> None:
     record(graph, {name: read_file(path) for name, path in paths.items()}, dividing_columns(graph), folder / "recorded")
     job = work.CampaignJob(graph, settings_of(graph, asked), folder, folder / "recorded")
     work.profile_all(job)
@@ -56,6 +64,22 @@ def test_a_campaign(seed, tmp_path):
 @pytest.mark.parametrize("seed", range(4))
 def test_a_campaign_over_relational_operators(seed, tmp_path):
     run_through(seed, tmp_path, RELATIONAL)
+
+
+def test_output_after_the_last_tuple_belongs_to_the_last_section(tmp_path):
+    app = App("words")
+    app.source("S", "word string").aggregate("count(*) AS n", window=time("1s"), by="word", name="Count").sink("Sink")
+    rows = np.arange(400)
+    words = pa.table(
+        {"word": (rows % 7).astype(str), "_ts": pa.array(rows * 10_000, pa.timestamp("us", "UTC")), "_seq": rows}
+    )
+    pq.write_table(words, tmp_path / "words.parquet")
+    paths = {"S": tmp_path / "words.parquet"}
+    asked = AssessRequest(
+        app.build(), paths, state="lost", offsets=(0.4, 0.6), outages=("200ms", "1s"), reps=1, golden=2, section=100,
+        osf="sum(n)",
+    )  # fmt: skip
+    campaign(app.build(), paths, asked, tmp_path)
 
 
 @pytest.mark.soak

@@ -74,7 +74,9 @@ class SinkReader:
         for field in self.schema:
             if field.name not in KEY_COLUMNS:
                 fold_column(to_words(batch.column(field.name), self.pool), field.type, self.pool, content)
-        return OutputRows(self.recording.positions_of(keys), identity, content, self.score.values(batch))
+        # What time emits after the last tuple belongs to the last section.
+        position = np.minimum(self.recording.positions_of(keys), self.recording.tuples - 1)
+        return OutputRows(position, identity, content, self.score.values(batch))
 
 
 def sink_reader(graph: Graph, sink: str, score: Score, recording: Recording) -> SinkReader:
