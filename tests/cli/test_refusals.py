@@ -440,3 +440,11 @@ def test_a_column_that_is_there_twice(market, tmp_path, command, name):
     with pa.OSFile(str(tmp_path / "twice.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
     assert f"has several columns {name}" in refused(command, BARGAINS, "--input", tmp_path / "twice.arrow")
+
+
+@pytest.mark.parametrize("command", ["graph", "assess", "run", "prove"])
+@pytest.mark.parametrize("name", ["nosuch.py", "nosuch.py:query", "nosuch.yml"])
+def test_a_job_that_does_not_exist_is_refused_before_spark_starts(command, name):
+    code, err = ended(command, name)
+    assert code == 2, err
+    assert f"{name.partition(':')[0]} does not exist; name a PySpark script" in err

@@ -27,9 +27,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 def planned_app(name: str, plan: str | Path | None) -> "Graph":
     """The app, with the plan applied if there is one."""
-    from riprap.apps.catalogue import load_app
+    from riprap.apps.catalogue import is_job, load_app
     from riprap.graph.plan_file import read_plan
 
+    if is_job(name) and Path(name.partition(":")[0]).is_file():
+        from riprap.cli.console import ERR
+
+        ERR.print(f"reading {name} with Spark; none of its queries starts", style="dim", soft_wrap=True)
     graph = load_app(name)
     return read_plan(plan).apply(graph) if plan is not None else graph
 

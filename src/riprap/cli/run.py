@@ -22,7 +22,8 @@ _DIFFERENCES = 5  # printed per replicated element; all are in summary.json
 @derived(RunOptions)
 def command(
     app: Annotated[
-        str | None, typer.Argument(help="A bundled app, or module:attribute; none with --resume.", show_default=False)
+        str | None,
+        typer.Argument(help="A bundled app, module:attribute, or job.py:query.", show_default=False),
     ] = None,
     input: InputPaths = None,
     until_end: Annotated[bool, typer.Option("--until-end", help="Run to the end of the input (default).")] = False,

@@ -50,12 +50,16 @@ def captured(name: str, spark: SparkSession | None = None) -> CapturedJob:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """The file and the query; without one, "": all of them."""
+    """The file and the query; without one, "": all of them. Raises before Spark starts if there is no such file."""
+    file, query = name, ""
     for suffix in (".py", ".yml", ".yaml"):
-        file, found, query = name.partition(suffix + ":")
+        stem, found, rest = name.partition(suffix + ":")
         if found:
-            return file + suffix, query
-    return name, ""
+            file, query = stem + suffix, rest
+            break
+    if not Path(file).is_file():
+        raise UsageError(f"{file} does not exist; name a PySpark script, or the specification of a pipeline")
+    return file, query
 
 
 @lru_cache(maxsize=8)
