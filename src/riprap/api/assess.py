@@ -20,6 +20,7 @@ from riprap.api.impact import write_impact, write_request
 from riprap.api.request import AssessRequest, functions_of, settings_of
 from riprap.apps.catalogue import load_app
 from riprap.base import files
+from riprap.base.errors import without_secrets
 from riprap.base.quantities import Duration, format_count, format_duration, parse_duration
 from riprap.base.tabular import Tabular
 from riprap.faults.campaign_settings import CampaignSettings, NothingToAssess
@@ -264,7 +265,7 @@ def _method(request: AssessRequest, result: CampaignResult) -> dict[str, str]:
         ),
         "replay": "the whole plan, as a Spark job" if own else f"{how}, from the golden state at the offset",
         "versions": ", ".join(f"{name} {_version(name)}" for name in ("riprap", "pyspark", "pyarrow", "numba")),
-        "command": request.command or " ".join(sys.argv),
+        "command": without_secrets(request.command or " ".join(sys.argv)),
     }
 
 

@@ -9,6 +9,7 @@ shown with its traceback.
 """
 
 import os
+import re
 import sysconfig
 import traceback
 from collections.abc import Iterable
@@ -17,13 +18,25 @@ from pathlib import Path
 from typing import ClassVar
 from unicodedata import category
 
+_SECRET_USER = re.compile(r"(?<=://)[^\s:@/]*:\S*@")  # a secret may contain / and @
+_SECRET_VALUE = re.compile(
+    r"([?&;](?:sig|signature|password|pwd|token|secret|accesskey|x-amz-\w[\w-]*)=)[^&;\s]+", re.IGNORECASE
+)
 _PACKAGE = str(Path(__file__).parents[1])
 
 
 class RiprapError(Exception):
-    """Base of every error that bad input or a bad environment can cause."""
+    """Base of every error that bad input or a bad environment can cause. Secrets of addresses are not shown."""
 
     exit_code: ClassVar[int] = 2
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*(without_secrets(each) if isinstance(each, str) else each for each in arguments))
+
+
+def without_secrets(text: str) -> str:
+    """The text without `key:secret@` in addresses, and without the values of signatures and passwords in them."""
+    return _SECRET_VALUE.sub(r"\1…", _SECRET_USER.sub("", text))
 
 
 class GraphError(RiprapError):

@@ -81,7 +81,7 @@ def command(
         return
     from riprap.api.assess import run_request
     from riprap.api.request import SCALES, AssessRequest, settings_of
-    from riprap.base.errors import UsageError, known
+    from riprap.base.errors import UsageError, known, without_secrets
     from riprap.base.quantities import parse_share
     from riprap.cli.console import ERR, print_json
     from riprap.graph.plan_file import read_plan
@@ -113,7 +113,7 @@ def command(
         plan,
         failover,
         signed,
-        " ".join(["riprap", *sys.argv[1:]]),
+        without_secrets(" ".join(["riprap", *sys.argv[1:]])),
         reassess,
         errors,
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from riprap.base.errors import UsageError
+from riprap.base.errors import UsageError, without_secrets
 from riprap.spark.jobs.captured_job import (
     CapturedJob,
     CapturedQuery,
@@ -15,7 +15,7 @@ from riprap.spark.jobs.captured_job import (
     PlanNode,
 )
 from riprap.spark.jobs.capturing import CaptureLog
-from riprap.spark.jobs.plan_reader import read_plan
+from riprap.spark.jobs.plan_reader import read_plan, untried
 from riprap.spark.jobs.recorded_writers import WriteRequest
 from riprap.spark.jobs.stream_reads import StreamRead
 from riprap.spark.jobs.user_lines import statement_at
@@ -35,6 +35,7 @@ def assembled(name: str, origin: str, log: CaptureLog, spark: Any, notes: Sequen
             *notes,
             f"{left} batch write{'s' * (left > 1)} of the script {'was' if left == 1 else 'were'} left out",
         ]
+    notes = [*notes, *untried()]
     marks = log.marks()
     names = unique_names(_query_name(request) for request in requests)
     plans = [read_plan(request.frame, marks) for request in requests]
@@ -141,6 +142,7 @@ def _plain_path(path: str | None) -> str:
 
 def last_part(location: str) -> str:
     """`clicks` of `s3://bucket/clicks/*.json`, `main.web.clicks` or a topic `clicks`."""
+    location = without_secrets(location).partition("?")[0] if "=" in location else without_secrets(location)
     parts = [part for part in re.split(r"[/\\]", location) if part and not set(part) & set("*?[{")]
     last = parts[-1] if parts else location
     if len(parts) <= 1 and "/" not in location:

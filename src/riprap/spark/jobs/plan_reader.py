@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -31,7 +32,7 @@ from riprap.base.errors import MissingPrerequisite, UsageError
 from riprap.spark.jobs.captured_job import NO_MARK, JoinTerm, NodeMark, PlanColumn, PlanExpression, PlanNode, PlanPart
 from riprap.spark.jobs.interval_text import interval_microseconds
 
-TRIED = ("4.1", "4.3")  # versions that the tests of this module passed on
+TRIED = ("4.3",)  # versions that the tests of this module passed on
 _CALL = re.compile(r"\((?P<function>[^,]*),(?P<file>.+):(?P<line>\d+)\)")
 _JOINS = {
     "INNER": "inner", "CROSS": "inner", "LEFT OUTER": "left", "RIGHT OUTER": "right", "FULL OUTER": "full",
@@ -50,12 +51,18 @@ def read_plan(frame: DataFrame, mark_of: Callable[[int], "NodeMark"] = lambda id
     try:
         return _Reader(frame.sparkSession, mark_of).node(jdf.queryExecution().analyzed())
     except (Py4JError, TypeError, AttributeError) as error:  # TypeError: a method that is not there, called
-        import pyspark
-
         raise MissingPrerequisite(
             f"the plans of PySpark {pyspark.__version__} cannot be read ({type(error).__name__}); "
             f"versions that were tried: {', '.join(TRIED)}"
         ) from error
+
+
+def untried() -> list[str]:
+    """A sentence about the installed version of PySpark, if plans were not read with it before."""
+    version = pyspark.__version__
+    if ".".join(version.split(".")[:2]) in TRIED:
+        return []
+    return [f"plans of PySpark {version} were not tried; those of {' and '.join(TRIED)} were"]
 
 
 def identity_of(frame: DataFrame) -> int:
