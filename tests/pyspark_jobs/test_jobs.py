@@ -14,12 +14,28 @@ from riprap.spark.jobs.scripts import capture_script
 from riprap.spark.jobs.translate.job_app import translate
 
 JOBS = Path(__file__).parent / "jobs"
-ALWAYS = ["payments_full", "two_outputs"]
+ALWAYS = ["payments_full", "priced_clicks", "two_outputs"]
 SOAKED = [
-    "ad_volumes", "bronze_silver", "calendar", "click_join", "distinct_orders", "hourly_of_minutes", "late_counts",
-    "nested_orders", "paid_orders", "price_spread", "running_totals", "sensor_alerts", "sensor_speed", "sql_report",
-    "campaign_lookup", "two_regions", "unclicked", "upserts", "user_sessions", "web_log",
+    "campaign_lookup", "click_join", "distinct_orders", "hourly_of_minutes", "late_counts",
+    "paid_orders", "running_totals", "sensor_speed", "sql_report", "two_regions", "unclicked", "upserts",
+    "user_sessions",
 ]  # fmt: skip
+# Jobs with a query that is none of an app's, and why not. Each has to say so, or to have Spark's rows after all.
+UNTRANSLATED = {
+    "ad_volumes": "unknown function FROM_JSON",
+    "billing": "a column whose type an app cannot have",  # decimals
+    "bronze_silver": "cannot CAST value (binary) to string",
+    "calendar": "unknown function TIMESTAMP_TRUNC",
+    "fraud_state": "no operator for FlatMapGroupsInPandasWithState",
+    "nested_orders": "unknown function FROM_JSON",
+    "order_state": "no operator for TransformWithStateInPySpark",
+    "price_spread": "unknown function ARRAY_SORT",
+    "sensor_alerts": "unknown function CONCAT_WS",
+    "sensor_state": "no operator for TransformWithStateInPySpark",
+    "web_log": "unknown function TRY_TO_TIMESTAMP",
+}
+# Jobs that are translated, but not compared: Spark refuses them as a batch.
+STREAMS_ONLY = ["distinct_within"]  # dropDuplicatesWithinWatermark
 # Queries that emit a new row at every change, and how many columns their key has: the newest rows are compared.
 CHANGING = {("running_totals", "totals"): 1, ("upserts", "merge"): 1, ("bronze_silver", "gold"): 1}
 
@@ -32,17 +48,44 @@ def recordings(tmp_path_factory):
 @pytest.mark.parametrize("name", [*ALWAYS, *(pytest.param(name, marks=pytest.mark.soak) for name in SOAKED)])
 def test_a_translated_job_has_the_rows_of_spark(spark, recordings, tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
-    script = JOBS / f"{name}.py"
-    found = translate(capture_script(script, spark))
-    assert found.graph is not None
+    found = translate(capture_script(JOBS / f"{name}.py", spark))
     assert not found.missing
-    ours = engine_rows(spark, found.graph, recordings_of(found.graph, recordings), tmp_path / "cache")
+    assert_sparks_rows(spark, found, JOBS / f"{name}.py", recordings, tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", UNTRANSLATED)
+def test_an_untranslated_job_says_why(spark, recordings, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    found = translate(capture_script(JOBS / f"{name}.py", spark))
+    if found.missing:  # other queries may read what the first one writes
+        assert UNTRANSLATED[name] in found.missing[0].reason
+        assert f"{name}.py, line " in found.missing[0].line
+    else:
+        assert_sparks_rows(spark, found, JOBS / f"{name}.py", recordings, tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", STREAMS_ONLY)
+def test_a_job_that_is_no_batch_is_translated(spark, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    assert not translate(capture_script(JOBS / f"{name}.py", spark)).missing
+
+
+def test_every_job_is_in_one_list():
+    assert sorted([*ALWAYS, *SOAKED, *UNTRANSLATED, *STREAMS_ONLY]) == sorted(path.stem for path in JOBS.glob("*.py"))
+
+
+def assert_sparks_rows(spark, found, script, recordings, directory):
+    """All queries of a job, over its recordings."""
+    assert found.graph is not None
+    ours = engine_rows(spark, found.graph, recordings_of(found.graph, recordings), directory / "cache")
     theirs = batch_outputs(spark, script, recordings)
     assert len(ours) == len(theirs)
     for query in found.job.queries:
         rows = ours.get(query.name) or ours[f"{query.name}-out"]
-        if (name, query.name) in CHANGING:
-            rows = newest(rows, CHANGING[name, query.name])
+        if (script.stem, query.name) in CHANGING:
+            rows = newest(rows, CHANGING[script.stem, query.name])
         (expected,) = [frame for key, frame in theirs.items() if key.rpartition(".")[2] == query.name]
         assert comparable(rows) == comparable(expected.collect())
         assert rows

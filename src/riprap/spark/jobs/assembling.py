@@ -15,7 +15,7 @@ from riprap.spark.jobs.captured_job import (
     PlanNode,
 )
 from riprap.spark.jobs.capturing import CaptureLog
-from riprap.spark.jobs.plan_reader import read_plan, untried
+from riprap.spark.jobs.plan_reader import python_functions, read_plan, untried
 from riprap.spark.jobs.recorded_writers import WriteRequest
 from riprap.spark.jobs.stream_reads import StreamRead
 from riprap.spark.jobs.user_lines import statement_at
@@ -38,7 +38,8 @@ def assembled(name: str, origin: str, log: CaptureLog, spark: Any, notes: Sequen
     notes = [*notes, *untried()]
     marks = log.marks()
     names = unique_names(_query_name(request) for request in requests)
-    plans = [read_plan(request.frame, marks) for request in requests]
+    functions = python_functions(spark, log.functions)
+    plans = [read_plan(request.frame, marks, functions) for request in requests]
     written = {request.target: name for request, name in zip(requests, names, strict=True) if request.target}
     sources = tuple(
         replace(source, query=written.get(source.table or source.path or "", ""))

@@ -50,7 +50,18 @@ class PlanPart:
     kind: str  # "aggregate", "python"
     text: str  # Spark SQL of an aggregate call; the name of a Python function
     arguments: tuple[PlanExpression, ...] = ()  # of a Python function
+    function: "PythonFunction | None" = field(default=None, compare=False)
     handle: Any = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class PythonFunction:
+    """What a plan says about a Python function that it calls."""
+
+    function: Callable[..., Any] | None  # the user's own object; None: it was made before the capture began
+    returns: pa.DataType | None  # None: a type that Arrow does not have
+    call: str  # as in `riprap.graph.spec_python`, or "pandas batches", "arrow batches"; "" if it gets groups of rows
+    deterministic: bool
 
 
 @dataclass(frozen=True)

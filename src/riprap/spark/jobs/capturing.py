@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.classic.dataframe import DataFrame
 from pyspark.sql.streaming.query import StreamingQueryManager
 from pyspark.sql.types import StructField, StructType
+from pyspark.sql.udf import UserDefinedFunction
 
 from riprap.spark.jobs.captured_job import NO_MARK, NodeMark
 from riprap.spark.jobs.plan_reader import identity_of
@@ -36,6 +37,7 @@ class CaptureLog:
 
     writes: list[WriteRequest] = field(default_factory=list)
     frames: list[tuple[Any, UserLine]] = field(default_factory=list)
+    functions: list[tuple[Any, Callable[..., Any]]] = field(default_factory=list)  # in the JVM, and the user's own
     awaited: bool = False  # the code waited for the end of a query
     reads: StreamReads = field(init=False)
     _pauses: int = 0
@@ -93,11 +95,16 @@ class CaptureLog:
 @contextmanager
 def capturing(spark: SparkSession) -> Iterator[CaptureLog]:
     log = CaptureLog()
-    made = DataFrame.__init__
+    made, wrapped = DataFrame.__init__, UserDefinedFunction._create_judf
 
     def noted(frame: Any, *arguments: Any, **named: Any) -> None:
         made(frame, *arguments, **named)
         log.frames.append((frame, users_place()))
+
+    def noted_function(udf: UserDefinedFunction, *arguments: Any, **named: Any) -> Any:
+        judf = wrapped(udf, *arguments, **named)
+        log.functions.append((judf, udf.func))
+        return judf
 
     def unchanged(session: Any) -> None:
         """A session that is used on, after the code has stopped it."""
@@ -105,6 +112,7 @@ def capturing(spark: SparkSession) -> Iterator[CaptureLog]:
     with ExitStack() as stack:
         replaced = [
             (DataFrame, "__init__", noted),
+            (UserDefinedFunction, "_create_judf", noted_function),
             (DataFrame, "writeStream", property(lambda frame: RecordedStreamWriter(frame, log.write))),
             (DataFrame, "write", property(lambda frame: RecordedBatchWriter(frame, log.write))),
             (DataFrame, "writeTo", lambda frame, table: RecordedBatchWriter(frame, log.write, table)),

@@ -17,7 +17,8 @@ what costs: about ten for each node and five for each different column, 0.2 ms e
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -26,10 +27,20 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StructType, _parse_datatype_json_string
+from pyspark.util import PythonEvalType
 
 from riprap.base.errors import MissingPrerequisite, UsageError
-from riprap.spark.jobs.captured_job import NO_MARK, JoinTerm, NodeMark, PlanColumn, PlanExpression, PlanNode, PlanPart
+from riprap.spark.jobs.captured_job import (
+    NO_MARK,
+    JoinTerm,
+    NodeMark,
+    PlanColumn,
+    PlanExpression,
+    PlanNode,
+    PlanPart,
+    PythonFunction,
+)
 from riprap.spark.jobs.interval_text import interval_microseconds
 
 TRIED = ("4.3",)  # versions that the tests of this module passed on
@@ -40,8 +51,15 @@ _JOINS = {
 }  # fmt: skip
 
 
-def read_plan(frame: DataFrame, mark_of: Callable[[int], "NodeMark"] = lambda identity: NO_MARK) -> PlanNode:
-    """The analyzed plan of a DataFrame. `mark_of`: where the user made a node with this identity, if known."""
+def read_plan(
+    frame: DataFrame,
+    mark_of: Callable[[int], "NodeMark"] = lambda identity: NO_MARK,
+    functions: Mapping[int, Callable[..., Any]] = MappingProxyType({}),
+) -> PlanNode:
+    """The analyzed plan of a DataFrame.
+
+    `mark_of`: where the user made a node with this identity, if known. `functions`: see `python_functions`.
+    """
     jdf = getattr(frame, "_jdf", None)
     if jdf is None:
         raise UsageError(
@@ -49,7 +67,7 @@ def read_plan(frame: DataFrame, mark_of: Callable[[int], "NodeMark"] = lambda id
             "build it in a classic session, or give the script, as in `riprap graph job.py`"
         )
     try:
-        return _Reader(frame.sparkSession, mark_of).node(jdf.queryExecution().analyzed())
+        return _Reader(frame.sparkSession, mark_of, functions).node(jdf.queryExecution().analyzed())
     except (Py4JError, TypeError, AttributeError) as error:  # TypeError: a method that is not there, called
         raise MissingPrerequisite(
             f"the plans of PySpark {pyspark.__version__} cannot be read ({type(error).__name__}); "
@@ -71,6 +89,12 @@ def identity_of(frame: DataFrame) -> int:
     return int(frame.sparkSession._jvm.java.lang.System.identityHashCode(plan))
 
 
+def python_functions(spark: Any, made: Iterable[tuple[Any, Callable[..., Any]]]) -> dict[int, Callable[..., Any]]:
+    """The user's functions by identities, as plans refer to them. `made`: what is in the JVM, and its function."""
+    identity = spark._jvm.java.lang.System.identityHashCode
+    return {int(identity(judf.func())): function for judf, function in made}
+
+
 def read_yaml(spark: Any, text: str) -> Any:
     """YAML as plain data, by the parser that comes with Spark; raises `ValueError`."""
     try:
@@ -87,8 +111,9 @@ def frame_of(spark: Any, node: PlanNode) -> DataFrame:
 
 
 class _Reader:
-    def __init__(self, spark: Any, mark_of: Callable[[int], NodeMark]) -> None:
+    def __init__(self, spark: Any, mark_of: Callable[[int], NodeMark], functions: Mapping[int, Any]) -> None:
         self._jvm = spark._jvm
+        self._functions = functions
         self._mark_of = mark_of
         self._none = self._jvm.PythonUtils.toSeq([])
         self._empty = getattr(getattr(self._jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
@@ -97,10 +122,13 @@ class _Reader:
         self._parts = 0
 
     def node(self, plan: Any) -> PlanNode:
-        identity = int(self._jvm.java.lang.System.identityHashCode(plan))
+        identity = self._identity(plan)
         if identity not in self._read:
             self._read[identity] = self._new(plan, identity)
         return self._read[identity]
+
+    def _identity(self, of: Any) -> int:
+        return int(self._jvm.java.lang.System.identityHashCode(of))
 
     def _new(self, plan: Any, identity: int) -> PlanNode:
         kind = str(plan.nodeName())
@@ -220,12 +248,12 @@ class _Reader:
         kind = _class(nodes[0])
         if kind in ("AggregateExpression", "PythonUDF"):
             self._parts += 1
+            number = -self._parts  # what is inside it takes others
             if kind == "AggregateExpression":
-                parts.append(PlanPart(-self._parts, "aggregate", self._aggregate(expression, nodes), handle=expression))
+                parts.append(PlanPart(number, "aggregate", self._aggregate(expression, nodes), handle=expression))
             else:
-                arguments = tuple(self._expression(child) for child in _each(expression.children()))
-                parts.append(PlanPart(-self._parts, "python", nodes[0]["name"], arguments, expression))
-            return _column(-self._parts)
+                parts.append(self._python(number, expression, nodes))
+            return _column(number)
         if "replacement" in nodes[0]:  # `sql()` shows parameters that are not children
             written = [self._parameter(each, parts) for each in _each(expression.parameters())]
             return str(expression.makeSQLString(self._jvm.PythonUtils.toSeq(written)))
@@ -239,6 +267,16 @@ class _Reader:
         options = ", ".join(f"{_literal(text)}" for pair in pairs.items() for text in pair)
         schema = f", {_literal(str(expression.schema().sql()))}" if kind in _PARSING else ""
         return f"{_SPECIAL[kind]}({texts[0]}{schema}{f', map({options})' if options else ''})"
+
+    def _python(self, number: int, expression: Any, nodes: list[Any]) -> PlanPart:
+        arguments = tuple(self._expression(child) for child in _each(expression.children()))
+        function = PythonFunction(
+            self._functions.get(self._identity(expression.func())),
+            arrow_type(_parse_datatype_json_string(str(expression.dataType().json()))),
+            _CALLS.get(int(expression.evalType()), ""),
+            bool(expression.udfDeterministic()),
+        )
+        return PlanPart(number, "python", nodes[0]["name"], arguments, function, expression)
 
     def _parameter(self, expression: Any, parts: list[PlanPart]) -> str:
         return self._text(expression, json.loads(expression.toJSON()), parts)
@@ -307,6 +345,16 @@ _SPECIAL = {
     "StructsToJson": "to_json", "StructsToCsv": "to_csv",
     "CreateNamedStruct": "named_struct",
 }  # fmt: skip
+_CALLS = {
+    PythonEvalType.SQL_BATCHED_UDF: "rows",
+    PythonEvalType.SQL_ARROW_BATCHED_UDF: "rows",
+    PythonEvalType.SQL_SCALAR_PANDAS_UDF: "pandas",
+    PythonEvalType.SQL_SCALAR_PANDAS_ITER_UDF: "pandas iterator",
+    PythonEvalType.SQL_MAP_PANDAS_ITER_UDF: "pandas batches",
+    PythonEvalType.SQL_MAP_ARROW_ITER_UDF: "arrow batches",
+    getattr(PythonEvalType, "SQL_SCALAR_ARROW_UDF", -1): "arrow",  # since 4.1
+    getattr(PythonEvalType, "SQL_SCALAR_ARROW_ITER_UDF", -2): "arrow iterator",
+}
 _COMPARISONS = {
     "EqualTo": "=", "EqualNullSafe": "<=>", "LessThan": "<", "LessThanOrEqual": "<=", "GreaterThan": ">",
     "GreaterThanOrEqual": ">=",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from riprap.spark.jobs.translate import aggregate_nodes, joins, stateless
+from riprap.spark.jobs.translate import aggregate_nodes, joins, python_nodes, stateless
 from riprap.spark.jobs.translate.translator import Family
 
 FAMILIES: Mapping[str, Family] = {
@@ -24,6 +24,9 @@ FAMILIES: Mapping[str, Family] = {
     "Deduplicate": stateless.without_duplicates,
     "DeduplicateWithinWatermark": stateless.without_duplicates,
     "Distinct": stateless.without_duplicates,
+    "MapInPandas": python_nodes.mapped_batches,
+    "MapInArrow": python_nodes.mapped_batches,
+    "PythonMapInArrow": python_nodes.mapped_batches,  # until PySpark 4.0
     "Aggregate": aggregate_nodes.aggregated,
     "Join": joins.joined,
 }

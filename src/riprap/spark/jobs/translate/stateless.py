@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from riprap.graph.builder import Stream
 from riprap.spark.jobs.captured_job import PlanColumn, PlanExpression, PlanNode
 from riprap.spark.jobs.translate.node_stream import (
     NodeStream,
@@ -13,6 +12,7 @@ from riprap.spark.jobs.translate.node_stream import (
     quoted,
     references,
 )
+from riprap.spark.jobs.translate.python_nodes import with_python
 from riprap.spark.jobs.translate.translator import Naming, Translator, supported
 from riprap.spark.jobs.translate.window_text import is_window, read_window, read_window_time
 
@@ -176,16 +176,6 @@ def _selected(
     return replace(stream, stream=made, columns=columns)
 
 
-def with_python(
-    translator: Translator, node: PlanNode, naming: Naming, child: NodeStream, expressions: list[PlanExpression]
-) -> tuple[NodeStream, dict[int, str]]:
-    """The stream with the results of Python functions as columns, by the ids of the parts."""
-    parts = [part for expression in expressions for part in expression.parts if part.kind == "python"]
-    if parts:
-        raise Untranslatable(f"it calls the Python function {parts[0].text}")
-    return child, {}
-
-
 def united(translator: Translator, node: PlanNode, naming: Naming) -> NodeStream:
     if not all(child.streaming for child in node.children):
         raise Untranslatable("static rows have no order in time, so a union with them has none")
@@ -194,7 +184,7 @@ def united(translator: Translator, node: PlanNode, naming: Naming) -> NodeStream
     shaped = []
     for part, plan in zip(parts, node.children, strict=True):
         wanted = [(part.column(old.id), names[new.id]) for old, new in zip(plan.columns, node.columns, strict=True)]
-        shaped.append(_shaped(translator, node, naming, part.stream, wanted))
+        shaped.append(translator.shaped(node, naming, part.stream, wanted))
     made = shaped[0].union(*shaped[1:], name=translator.name(node, naming, "union"))
     times = frozenset(
         column.id
@@ -202,16 +192,6 @@ def united(translator: Translator, node: PlanNode, naming: Naming) -> NodeStream
         if all(plan.columns[number].id in part.times for part, plan in zip(parts, node.children, strict=True))
     )
     return NodeStream(made, {column.id: names[column.id] for column in node.columns}, times=times)
-
-
-def _shaped(
-    translator: Translator, node: PlanNode, naming: Naming, stream: Stream, wanted: list[tuple[str, str]]
-) -> Stream:
-    """The stream with exactly these columns."""
-    if [old for old, _ in wanted] == stream.columns and all(old == new for old, new in wanted):
-        return stream
-    texts = [f"{quoted(old)} AS {quoted(new)}" for old, new in wanted]
-    return stream.select(*texts, name=translator.name(node, replace(naming, label=""), "columns"))
 
 
 def expanded(translator: Translator, node: PlanNode, naming: Naming) -> NodeStream:

@@ -14,7 +14,7 @@ from riprap.graph.static_table import StaticTable
 from riprap.graph.types import is_key, logical_type
 from riprap.spark.jobs.captured_job import CapturedJob, CapturedSource, PlanColumn, PlanNode
 from riprap.spark.jobs.translate.event_time import EventTime, resolve
-from riprap.spark.jobs.translate.node_stream import NodeStream, Untranslatable, distinct_names
+from riprap.spark.jobs.translate.node_stream import NodeStream, Untranslatable, distinct_names, quoted
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,13 @@ class Translator:
         self.taken.add(name)
         self.origins.append(NodeOrigin(name, described(node), node.line, self.query))
         return name
+
+    def shaped(self, node: PlanNode, naming: Naming, stream: Stream, wanted: Sequence[tuple[str, str]]) -> Stream:
+        """The stream with exactly these columns, each with its old and its new name."""
+        if [old for old, _ in wanted] == stream.columns and all(old == new for old, new in wanted):
+            return stream
+        texts = [f"{quoted(old)} AS {quoted(new)}" for old, new in wanted]
+        return stream.select(*texts, name=self.name(node, replace(naming, label=""), "columns"))
 
     def definitions(self, found: Mapping[int, PlanNode]) -> None:
         self._definitions |= found
@@ -177,6 +184,7 @@ def described(node: PlanNode) -> str:
     words = {
         "Aggregate": "aggregate", "Filter": "filter", "Project": "select", "Join": "join", "Union": "union",
         "Deduplicate": "drop duplicates", "DeduplicateWithinWatermark": "drop duplicates", "GlobalLimit": "limit",
+        "MapInPandas": "mapInPandas", "MapInArrow": "mapInArrow", "PythonMapInArrow": "mapInArrow",
     }  # fmt: skip
     return words.get(node.kind, node.kind)
 
