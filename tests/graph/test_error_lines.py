@@ -69,6 +69,10 @@ WRONG = {
         lambda: a_stream().map_batches(len, "x dubble", name="F"),
         lambda: a_stream().map_batches(len, 7, name="F"),
     ],
+    "Stream.stateful": [
+        lambda: a_stream().stateful(len, "x long", by="nope", name="F"),
+        lambda: a_stream().stateful(7, "x long", by="k", name="F"),
+    ],
     "Stream.sort": [lambda: a_stream().sort("y", window=count(2), name="O"), lambda: a_stream().sort(7, name="O")],
     "Stream.barrier": [lambda: a_stream().barrier(a_stream(), name="B"), lambda: a_stream().barrier("x", name="B")],
     "Stream.punctuate": [lambda: a_stream().punctuate(name="P"), lambda: a_stream().punctuate(7, name="P")],

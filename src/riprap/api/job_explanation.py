@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from riprap.graph.graph import Graph
-from riprap.graph.specs import MapBatches, MapPython, Sink, Source, UserDefined
+from riprap.graph.specs import MapBatches, MapPython, Sink, Source, StatefulPython, UserDefined
 from riprap.spark.jobs.translate.job_app import JobApp
 
 RunsAs = Literal["compiled", "Python", "Spark", "input", "output"]
@@ -46,7 +46,8 @@ def _operators(found: JobApp, graph: Graph) -> list[OperatorExplanation]:
             opaque = "its function is opaque: rows are counted where it gets them" if query.sink.body else "as written"
             rows.append(OperatorExplanation(query.name, spec.name, query.sink.format, query.line, "output", opaque))
         elif origin is not None:
-            runs_as: RunsAs = "Python" if isinstance(spec, UserDefined | MapPython | MapBatches) else "compiled"
+            python = isinstance(spec, UserDefined | MapPython | MapBatches | StatefulPython)
+            runs_as: RunsAs = "Python" if python else "compiled"
             rows.append(
                 OperatorExplanation(
                     origin.query,

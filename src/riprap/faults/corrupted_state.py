@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from riprap.graph.specs import Aggregate, DropDuplicates, Join, Scan
+from riprap.graph.specs import Aggregate, DropDuplicates, Join, Scan, StatefulPython
 from riprap.operators.contract import Operator
 from riprap.operators.flipping import corrupted, corruptible
 from riprap.operators.groups import GroupTable
@@ -52,7 +52,7 @@ def _group(operator: Operator, port: int, arriving: pa.RecordBatch) -> int | Non
         return None
     spec = operator.setting.spec
     names: tuple[str, ...] = ()
-    if isinstance(spec, Aggregate | DropDuplicates | Scan):
+    if isinstance(spec, Aggregate | DropDuplicates | Scan | StatefulPython):
         names = spec.by
     elif isinstance(spec, Join):
         names = tuple(pair[port] for pair in spec.on)

@@ -24,6 +24,7 @@ from riprap.graph.specs import (
     Sort,
     Source,
     SparkStep,
+    StatefulPython,
     Union,
     UserDefined,
 )
@@ -102,7 +103,7 @@ def _depends_on_others(graph: Graph, spec: OperatorSpec) -> bool:
         return True  # one tuple causes a punctuation, which closes the windows of all groups
     # Outputs with one time boundary as their trigger are numbered over all keys.
     timed = any(min(shape.origins) <= TIMER for shape in graph.input_shapes(spec.name))
-    return timed and isinstance(spec, Join) and spec.renumbers(graph.input_shapes(spec.name))
+    return timed and isinstance(spec, Join | StatefulPython) and spec.renumbers(graph.input_shapes(spec.name))
 
 
 def _feeding(graph: Graph, name: str) -> set[str]:
@@ -123,7 +124,7 @@ def lineage_of(graph: Graph) -> dict[str, Lineage]:
 def _passed(spec: OperatorSpec, inputs: list[Lineage]) -> Lineage:
     if isinstance(spec, Source):
         return {name: frozenset(((spec.name, name),)) for name in spec.schema.names}
-    if isinstance(spec, MapBatches | SparkStep | UserDefined):
+    if isinstance(spec, MapBatches | SparkStep | StatefulPython | UserDefined):
         return {}
     if isinstance(spec, MapPython):
         made = {column.name for column in spec.added}

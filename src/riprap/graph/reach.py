@@ -36,6 +36,7 @@ from riprap.graph.specs import (
     Scan,
     Sort,
     SparkStep,
+    StatefulPython,
     UserDefined,
 )
 from riprap.graph.windows import Count, Time, Window, Zero
@@ -119,7 +120,7 @@ def memory(spec: OperatorSpec) -> int | None:
         return sum(known) if isinstance(spec, ExpiringJoin) else max(known)
     if isinstance(spec, Sort):
         return 0 if spec.window == Count(1) else _time_size(spec.window)
-    if isinstance(spec, Scan | Barrier | DropDuplicates):
+    if isinstance(spec, Scan | Barrier | DropDuplicates | StatefulPython):
         return None
     if isinstance(spec, SparkStep | UserDefined) and any(spec.stateful):
         return None

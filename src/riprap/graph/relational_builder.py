@@ -11,6 +11,7 @@ from riprap.expressions import Expression
 from riprap.graph.builder_text import Protect, annotations_of, parse_column, parse_expression
 from riprap.graph.spec_python import Call, MapBatches, MapPython, PythonColumn
 from riprap.graph.spec_relational import DropDuplicates, ExpiringJoin, JoinTable
+from riprap.graph.spec_stateful import StateClock, StatefulPython, StateStyle
 from riprap.graph.specs import Aggregate, Delay, Functor, Join, OperatorSpec
 from riprap.graph.static_table import StaticTable
 from riprap.graph.types import SchemaLike, schema_of
@@ -197,6 +198,38 @@ class RelationalMethods:
             schema=schema_of(schema),
             pandas=pandas,
             is_deterministic=deterministic,
+            annotations=annotations_of(protect),
+            parallelism=parallelism,
+        )
+        return self._added(spec)
+
+    def stateful(
+        self,
+        function: Any,
+        schema: SchemaLike,
+        *,
+        by: str | Sequence[str],
+        style: StateStyle = "group state",
+        clock: StateClock = "none",
+        delay: str = "0s",
+        name: str,
+        protect: Protect = (),
+        parallelism: int = 1,
+    ) -> "Stream":
+        """Call user code with state per key, for each tuple and for timers: see `riprap.graph.specs.StatefulPython`.
+
+        `function(key, frames, state)` as in Spark's `applyInPandasWithState`; or with `style` "pandas" or "rows" an
+        object with the methods of its `StatefulProcessor`. `clock`: what timers follow, "event" time or "processing"
+        time. `delay` is that of the watermark, as in Spark's `withWatermark`.
+        """
+        spec = StatefulPython(
+            name=name,
+            function=function,
+            schema=schema_of(schema),
+            by=(by,) if isinstance(by, str) else tuple(by),
+            style=style,
+            clock=clock,
+            delay=parse_duration(delay),
             annotations=annotations_of(protect),
             parallelism=parallelism,
         )

@@ -9,6 +9,7 @@ from riprap.graph.spec_python import MapBatches, MapPython
 from riprap.graph.spec_relational import DropDuplicates, ExpiringJoin, JoinTable
 from riprap.graph.spec_scan import Scan
 from riprap.graph.spec_spark import SparkStep
+from riprap.graph.spec_stateful import StatefulPython
 from riprap.graph.spec_stateless import Delay, Functor, Punctor, Sink, Source, Split, Union, UserDefined
 from riprap.graph.spec_windowed import Aggregate, Barrier, Join, Sort
 
@@ -33,6 +34,7 @@ __all__ = [
     "Source",
     "SparkStep",
     "Split",
+    "StatefulPython",
     "Union",
     "UserDefined",
     "user_columns",

@@ -26,6 +26,7 @@ from riprap.graph.specs import (
     Source,
     SparkStep,
     Split,
+    StatefulPython,
     Union,
     UserDefined,
 )
@@ -40,6 +41,7 @@ from riprap.operators.map_batches import MapBatchesOperator
 from riprap.operators.map_python import MapPythonOperator
 from riprap.operators.scan import ScanOperator
 from riprap.operators.sort import SortOperator
+from riprap.operators.stateful import StatefulOperator
 from riprap.operators.table_join import TableJoinOperator
 from riprap.operators.union import UnionOperator
 from riprap.operators.user import UserDefinedOperator
@@ -70,6 +72,7 @@ CLASSES: dict[type[OperatorSpec], type[Operator]] = {
     Delay: DelayOperator,
     Scan: ScanOperator,
     Split: SplitOperator,
+    StatefulPython: StatefulOperator,
     Union: UnionOperator,
     UserDefined: UserDefinedOperator,
 }

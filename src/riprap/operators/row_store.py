@@ -20,9 +20,10 @@ from riprap.operators.kernels.rings import expire, insert_all, move_rings, plan_
 from riprap.operators.strings import StringPool
 
 STAMP = "_stamp"  # what a window evicts by: `_ts`, or the number of the tuple on its port
+STATE = "_state"  # all state of a key whose operator calls user code, as text
 MATCHED = "_matched"  # 1 if the row has had a match, where a join emits rows without one
 # Stored columns that are no attributes of a tuple: no fault alters them.
-BOOKKEEPING = frozenset((STAMP, MATCHED, SEQ, N))
+BOOKKEEPING = frozenset((STAMP, STATE, MATCHED, SEQ, N))
 _MARKS = 4  # versions that a delta can be based on
 
 

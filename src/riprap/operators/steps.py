@@ -39,6 +39,7 @@ from riprap.graph.specs import (
     Sort,
     Source,
     Split,
+    StatefulPython,
     Union,
     UserDefined,
 )
@@ -77,6 +78,7 @@ _WHY: dict[type[OperatorSpec], str] = {
     JoinTable: "it looks up the rows of a table for a whole batch at once",
     MapBatches: "it is a Python function",
     MapPython: "it calls Python functions",
+    StatefulPython: "it calls Python functions with state",
     UserDefined: "it is user-defined code",
 }
 
