@@ -27,7 +27,7 @@ def page(fault, quality):
     settings, placed = replace(SETTINGS, fault=fault), placements(GRAPH, fault, ["Sink"])
     told = verdicts(GRAPH, placed, struck, Duration(2_000_000), altered=fault in ALTERS)
     order = {"Sink": orders(settings, struck, "Sink")}
-    return report(AssessmentReport(GRAPH, settings, placed, struck, told, {}, {}, {}, {}, [], "", order))
+    return report(AssessmentReport(GRAPH, settings, placed, struck, (), told, {}, {}, {}, {}, [], "", order))
 
 
 def test_a_score_without_bound_is_told_and_not_drawn():

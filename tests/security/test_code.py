@@ -170,7 +170,7 @@ def test_an_assessment_names_no_code(planted, osf):
     kept = {"inputs": {"Source": "m.parquet"}, "osf": osf}
     (planted / "request.json").write_text(json.dumps(kept))
     graph = load_app("bargain-discovery")
-    with pytest.raises(UsageError, match=r"code is never loaded from a directory: give it again with --osf"):
+    with pytest.raises(UsageError, match=r"code is never loaded from a directory: give it again with `osf="):
         read_request(planted, AssessRequest, graph, planted / "plan.toml")
     assert read_request(planted, AssessRequest, graph, planted / "plan.toml", ["sum(gain)"]).osf == ["sum(gain)"]
 

@@ -80,7 +80,6 @@ def bad_input_is_refused_in_a_sentence(place):
         ([BARGAINS, "--kill", "executor@1s", *out], 2, "the executor is the driver"),
         ([BARGAINS, "--parallelism", "Agregator=2", *out], 2, "Agregator"),
         ([BARGAINS, "--parallelism", "Aggregator", *out], 2, "write OPERATOR=N"),
-        ([BARGAINS, "--parallelism", "Aggregator=20", *out], 3, "has 12 free of 12"),
         ([BARGAINS, "--fuse", "some", *out], 2, "auto, none, all"),
         ([BARGAINS, "--stability", "none", *out], 2, "one of async, group, fsync"),
         ([BARGAINS, "--silence", "100ms", *out], 2, "elements send five heartbeats a second"),

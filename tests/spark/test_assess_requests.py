@@ -64,7 +64,7 @@ def test_a_campaign_that_is_refused_does_not_stop_the_next(inputs, spark, tmp_pa
     out = tmp_path / "out"
     for options, told in [
         ({"outages": ["9s"], "offsets": [0.99]}, "no operator can be assessed"),
-        ({"reps": 3}, "--golden 2 is less"),
+        ({"reps": 3}, "`golden=2` is less"),
     ]:
         with pytest.raises(UsageError, match=told):
             run_request(request(inputs, **options), out, spark=spark)

@@ -60,7 +60,7 @@ def test_counts_and_json(assessment):
     assert found["campaign"]["trials"] == 5 * 2 * 4 * 2
     assert assessment.result.golden.num_rows == 6
     for metrics in found["operators"].values():
-        assert set(metrics) == {"C", "D", "R", "I", "verdict"}
+        assert set(metrics) == {"C", "D", "R", "I", "verdict", "route"}
         assert metrics["D"][1] in ("A", "R")
 
 
@@ -188,8 +188,8 @@ def test_a_plan_brings_before_and_after(inputs, spark, tmp_path):
         ({"offsets": [60_000]}, "offset 60,000 is beyond the stream, which has 60,000 tuples"),
         ({"outages": ["10m"]}, "an outage of 10m at .* rate costs"),
         ({"fault": "explode"}, "fault model explode is unknown"),
-        ({"fault": "duplicate", "state": "lost"}, "use --state with loss"),
-        ({"golden": 1}, "--golden 1 is less than --reps 2"),
+        ({"fault": "duplicate", "state": "lost"}, "leave `state` out"),
+        ({"golden": 1}, "`golden=1` is less than `reps=2`"),
         ({"rates": ["median"]}, "rate median is unknown"),
     ],
 )

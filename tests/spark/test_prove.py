@@ -192,7 +192,7 @@ def test_a_thousand_faults_of_all_kinds(tmp_path, share, name, seed):
         (("--parallelism", "Sink"), "write OPERATOR=N"),
         (
             ("--plan", "group.toml"),
-            "TradeFilter runs in replicas that fail over: leave out the replicas, or `recovery`",
+            "TradeFilter runs in replicas that fail over: leave out the replicas, or recovery in the plan",
         ),
     ],
 )

@@ -181,7 +181,6 @@ def plan(
     return plan_budget(as_graph(app), [Path(path) for path in given], budget, limit, profile=chosen, **options)
 
 
-@takes(RunOptions)
 def record(
     job: str,
     *,
@@ -200,6 +199,7 @@ def record(
     return record_job(job, Path(out), in_seconds(seconds), hash=hash, drop=drop, spark=spark)
 
 
+@takes(RunOptions)
 def run(
     app: AnyApp,
     inputs: AnyInputs = None,

@@ -329,7 +329,7 @@ def test_the_command_writes_a_page_and_goes_on(tmp_path, capsys, monkeypatch):
         ({"sinks": "lazy"}, "expected eager or committed"),
         ({"protocols": ["induced"], "log": "volatile", "sinks": "committed"}, "loses rows"),
         ({"protocols": ["coordinated"], "virtual": True}, "neither is compared"),
-        ({"protocols": ["induced"], "log": "volatile", "virtual": True}, "would be lost: use --log persistent"),
+        ({"protocols": ["induced"], "log": "volatile", "virtual": True}, "would be lost: use `log=persistent`"),
         ({"protocols": ["structured-streaming"]}, "runs only there"),
         ({"workloads": ["nhop"], "protocols": ["structured-streaming"], "host": "spark"}, "nhop has a cycle"),
         ({"skew": 11.0}, "expected the exponent of Zipf's law"),
