@@ -1,21 +1,22 @@
 """What each operator of an existing PySpark job becomes, and why."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from riprap.graph.graph import Graph
-from riprap.graph.specs import MapBatches, MapPython, Sink, Source, StatefulPython, UserDefined
-from riprap.spark.jobs.translate.job_app import JobApp
+from riprap.graph.specs import MapBatches, MapPython, Sink, Source, SparkStep, StatefulPython, UserDefined
+from riprap.spark.jobs.translate.job_app import JobApp, MissingNode
+from riprap.spark.plan_operators import plan_operators
 
 RunsAs = Literal["compiled", "Python", "Spark", "input", "output"]
 
 
 @dataclass(frozen=True)
 class OperatorExplanation:
-    """One row for each operator of the app, and for each node that is none."""
+    """One row for each operator: of the app, and of Spark's own plan for queries that cannot be an app."""
 
     query: str
-    operator: str  # "" for a node that is not one
+    operator: str
     is_: str  # what it is in the job
     line: str
     runs_as: RunsAs
@@ -23,10 +24,25 @@ class OperatorExplanation:
 
 
 def explained(found: JobApp) -> list[OperatorExplanation]:
-    """In the order of the graph; nodes that only Spark can run come last."""
+    """In the order of the graph; queries that only Spark can run come last."""
     rows = [] if found.graph is None else _operators(found, found.graph)
     for missing in found.missing:
-        rows.append(OperatorExplanation(missing.query, "", missing.does, missing.line, "Spark", missing.reason))
+        rows += _in_spark(found, missing)
+    return rows
+
+
+def _in_spark(found: JobApp, missing: MissingNode) -> list[OperatorExplanation]:
+    """The operators of a query whose faults are injected in Spark's own plan; first the one that is the reason."""
+    query = missing.query
+    rows = [OperatorExplanation(query, "", missing.does, missing.line, "Spark", missing.reason)]
+    plans = plan_operators(found.job.only(query, (query,)), {missing.node.identity: missing.reason})
+    for spec in plans.graph:
+        if isinstance(spec, SparkStep):
+            if spec.reason:
+                rows[0] = replace(rows[0], operator=spec.name, line=missing.node.line or spec.line or missing.line)
+            else:
+                why = f"query {query} runs in Spark's own plan"
+                rows.append(OperatorExplanation(query, spec.name, spec.does, spec.line, "Spark", why))
     return rows
 
 

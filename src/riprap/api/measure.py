@@ -239,5 +239,6 @@ def measure_inputs(
     graph: Graph, inputs: Mapping[str, Path], out: Path, *, speed: float | None = None, **options: Any
 ) -> Measurements:
     """Measures in the directory `out`, which keeps nothing but what `measure` is asked to write there."""
+    graph.check_runs()
     replay = replayed(graph, inputs, out / "inputs", speed=speed)
     return measure_app(graph, replay, out / "runs", **options)

@@ -105,6 +105,7 @@ def protect_app(
     warn: Callable[[str], None] = lambda text: None,
 ) -> Protection:  # fmt: skip
     """`tell` is called with the number of the step, what is done next, and the seconds left of the step."""
+    graph.check_runs()
     settings = settings or ProtectSettings()
     given = score_functions(graph, scores) if scores else {}
     slo.check(graph, sorted(given))

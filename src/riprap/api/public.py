@@ -56,7 +56,8 @@ AnyPlan = str | Path | Plan | RecoveryPlan | ProtectionForBudget
 def from_spark(frames: Any, *, name: str = "job") -> Graph:
     """The app of a DataFrame, or of several that may share sources: streaming or static, and not started.
 
-    It goes wherever an app goes. Raises if an operator cannot be one of an app; `riprap graph --explain` says which.
+    It goes wherever an app goes. If it has an operator that only Spark runs, it can be assessed and planned, not run;
+    `riprap graph --explain` says which.
 
         app = riprap.from_spark(volumes, name="volumes")
         riprap.assess(app, {"clicks": "recorded/clicks.parquet"})
@@ -77,7 +78,7 @@ def assess(
         found.to_pandas()[["operator", "I", "verdict"]]
     """
     graph = as_graph(app)
-    with _inputs(graph, inputs, options) as paths:
+    with _inputs(graph, inputs, options, assessed=True) as paths:
         return run_request(AssessRequest(graph, paths, **options), Path(out), spark=spark)
 
 
@@ -281,8 +282,10 @@ def plan_file(plan: AnyPlan | None) -> Iterator[Path | None]:
 
 @contextmanager
 def _inputs(
-    graph: Graph, inputs: AnyInputs, options: Mapping[str, Any], beside: Path | None = None
+    graph: Graph, inputs: AnyInputs, options: Mapping[str, Any], beside: Path | None = None, *, assessed: bool = False
 ) -> Iterator[dict[str, Path]]:
+    if not assessed:
+        graph.check_runs()
     if inputs is None and any(source.recorded is not None for source in graph.sources):
         yield dict(prepared_inputs(graph, {}).paths)
         return

@@ -52,6 +52,7 @@ class RunSettings(RunOptions):
 
 
 def settings_of(app: str | App | Graph, graph: Graph, options: RunOptions) -> RunSettings:
+    graph.check_runs()
     given = {each.name: getattr(options, each.name) for each in fields(options)}
     if options.stability not in get_args(Stability):
         raise UsageError(f"`stability={options.stability}`: expected one of {', '.join(get_args(Stability))}")

@@ -38,8 +38,12 @@ def planned_app(name: str, plan: str | Path | None) -> "Graph":
     return read_plan(plan).apply(graph) if plan is not None else graph
 
 
-def input_paths(graph: "Graph", given: list[str] | None, tuples: int, seed: int) -> dict[str, Path]:
-    """An input file for each source: the named ones, or generated ones."""
+def input_paths(
+    graph: "Graph", given: list[str] | None, tuples: int, seed: int, *, assessed: bool = False
+) -> dict[str, Path]:
+    """An input file for each source: the named ones, or generated ones. Unless it is `assessed`, the app is to run."""
+    if not assessed:
+        graph.check_runs()
     if is_of_job(graph):
         return _job_inputs(graph, given or [])
     if not given:

@@ -94,7 +94,7 @@ def command(
         ERR.print(f"{graph.name} over {SCALES[scale].tuples:,} generated tuples (seed {seed})")
     request = AssessRequest(
         graph,
-        input_paths(graph, input, SCALES[scale].tuples, seed) if input or own else {},
+        input_paths(graph, input, SCALES[scale].tuples, seed, assessed=True) if input or own else {},
         scale,
         fault,
         state,
@@ -124,7 +124,7 @@ def command(
     if plan is not None:
         read_plan(plan).apply(graph)
     if not input and not own:
-        request = replace(request, inputs=input_paths(graph, None, SCALES[scale].tuples, seed))
+        request = replace(request, inputs=input_paths(graph, None, SCALES[scale].tuples, seed, assessed=True))
     if not json:
         ERR.print("starting Spark …")
     spark = session(master=master)

@@ -79,6 +79,9 @@ class Graph:
         text = re.sub(r"<class '(?:[^']*\.)?(\w+)'>", r"\1", re.sub(r"0x[0-9a-f]+", "", text))
         return blake2b(text.encode(), digest_size=16).hexdigest()
 
+    def check_runs(self) -> None:
+        """Raise if the app can be assessed and planned, but not run by our engine."""
+
     # Walking ----------------------------------------------------------------------------------------------------
 
     @property

@@ -15,11 +15,13 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from riprap.base.errors import GraphError
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.spec_base import OperatorSpec
 from riprap.graph.specs import Sink, Source, SparkStep
 from riprap.graph.types import is_key
 from riprap.spark.jobs.captured_job import CapturedJob, CapturedQuery, CapturedSource, PlanColumn, PlanNode
+from riprap.spark.jobs.translate.event_time import event_times, recorded_input
 
 TRANSPARENT = frozenset(("SubqueryAlias", "View", "EventTimeWatermark", "ResolvedHint", "WithCTE", "CTERelationRef"))
 _STATELESS = frozenset(("Project", "Filter", "Generate", "Expand", "RepartitionByExpression", "Repartition"))
@@ -76,15 +78,18 @@ class PlanOperators:
         """The job as a graph, for the choice of targets, the report and plans."""
         specs: list[OperatorSpec] = []
         streams: list[StreamSpec] = []
-        ranks = {source.name: rank for rank, source in enumerate(self.sources)}
+        sources = {source.name: (rank, source) for rank, source in enumerate(self.sources)}
+        times = event_times([query.plan for query in self.job.queries], self.sources)
         for operator in self.operators:
             for port, upstream in enumerate(operator.inputs):
                 streams.append(StreamSpec(upstream, 0, operator.name, port))
             if operator.name in self.sinks:
                 specs.append(Sink(name=operator.name))
             elif not operator.inputs:
-                schema = arrow_schema(operator.nodes[0].columns)
-                specs.append(Source(name=operator.name, schema=schema, rank=ranks.get(operator.name, 0)))
+                rank, source = sources[operator.name]
+                recorded = recorded_input(source, times[operator.name])
+                schema = arrow_schema(tuple(column for column in source.columns if column.type is not None))
+                specs.append(Source(name=operator.name, schema=schema, rank=rank, recorded=recorded))
             else:
                 specs.append(self._step(operator))
         return SparkGraph(self.job.name, tuple(specs), tuple(streams), self)
@@ -104,6 +109,14 @@ class SparkGraph(Graph):
     """The graph of a job whose trials run in Spark's own plan."""
 
     plans: PlanOperators | None = field(default=None, compare=False, repr=False)
+
+    def check_runs(self) -> None:
+        """Raise with the first operator that our engine does not know."""
+        steps = [spec for spec in self.operators if isinstance(spec, SparkStep)]
+        first = next((step for step in steps if step.reason), steps[0] if steps else None)
+        at = f"{first.line}: " if first is not None and first.line else ""
+        why = f", because of operator {first.name}: {first.reason or first.describe()}" if first is not None else ""
+        raise GraphError(f"{at}{self.name} can be assessed and planned, but only Spark can run it{why}")
 
 
 def arrow_schema(columns: tuple[PlanColumn, ...]) -> pa.Schema:

@@ -15,6 +15,7 @@ from riprap.spark.jobs.captured_job import CapturedJob
 from riprap.spark.jobs.frames import capture_frames
 from riprap.spark.jobs.scripts import capture_script
 from riprap.spark.jobs.translate.job_app import JobApp, translate
+from riprap.spark.plan_operators import PlanOperators, plan_operators
 from riprap.spark.session import session
 
 
@@ -25,22 +26,28 @@ def job_app(name: str, spark: SparkSession | None = None) -> JobApp:
 
 
 def job_graph(name: str) -> Graph:
-    """The app of a job; raises if a query that was asked for cannot be one."""
-    return _graph(job_app(name), whole=bool(split_name(name)[1]))
+    """The app of a job. Where a query has a node that only Spark runs, the job is assessed in Spark's own plan."""
+    return _graph(job_app(name))
 
 
 def graph_of_frames(frames: Any, name: str) -> Graph:
     """The app of DataFrames."""
-    return _graph(translate(capture_frames(frames, name)), whole=True)
+    return _graph(translate(capture_frames(frames, name)))
 
 
-def _graph(found: JobApp, *, whole: bool) -> Graph:
-    if found.graph is not None and not (found.missing and whole):
+def _graph(found: JobApp) -> Graph:
+    if found.graph is not None and not found.missing:
         return found.graph
+    operators = second_route(found)
+    if operators.sources:
+        return operators.graph
     first = found.missing[0]
-    raise UsageError(
-        f"{first.line}: query {first.query} cannot run outside of Spark, because of its {first.does}: {first.reason}"
-    )
+    raise UsageError(f"{first.line}: query {first.query} reads no stream: {first.reason}")
+
+
+def second_route(found: JobApp) -> PlanOperators:
+    """The operators of a job whose trials run in Spark's own plan."""
+    return plan_operators(found.job, {missing.node.identity: missing.reason for missing in found.missing})
 
 
 def captured(name: str, spark: SparkSession | None = None) -> CapturedJob:

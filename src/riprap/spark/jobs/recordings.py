@@ -138,7 +138,7 @@ class _micros:
 
 def _read(spark: SparkSession, path: Path, recorded: RecordedInput) -> DataFrame:
     """By what is there; else in the format of the job's own reader."""
-    text = str(path)
+    text = str(path) if "://" in str(path) else str(path.absolute())  # Spark may have started elsewhere
     if (path / "stream.json").exists():
         return spark.read.format("riprap").load(text)
     if (path / "_delta_log").is_dir():

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from riprap.graph.recorded_input import RecordedInput
 from riprap.spark.jobs.captured_job import CapturedSource, PlanNode
 from riprap.spark.jobs.translate.node_stream import quoted, references
 from riprap.spark.jobs.translate.window_text import read_window
@@ -27,6 +28,13 @@ class EventTime:
     text: str
     delay: int | None = None  # microseconds; None: no watermark
     why: str = "watermark"  # or "window", "arrival", "none"
+
+
+def recorded_input(source: CapturedSource, time: EventTime) -> RecordedInput:
+    """How the rows that a source of the job reads are read again."""
+    return RecordedInput(
+        source.format, source.line, source.schema, time.text, time.delay, source.path, dict(source.options)
+    )
 
 
 def event_times(plans: Iterable[PlanNode], sources: Iterable[CapturedSource]) -> dict[str, EventTime]:

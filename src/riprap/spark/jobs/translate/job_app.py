@@ -11,10 +11,9 @@ from typing import Any
 from riprap.base.errors import GraphError
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
-from riprap.graph.recorded_input import RecordedInput
-from riprap.spark.jobs.captured_job import CapturedJob, CapturedQuery, CapturedSource, PlanNode
+from riprap.spark.jobs.captured_job import CapturedJob, CapturedQuery, PlanNode
 from riprap.spark.jobs.plan_reader import frame_of
-from riprap.spark.jobs.translate.event_time import EventTime, event_times
+from riprap.spark.jobs.translate.event_time import EventTime, event_times, recorded_input
 from riprap.spark.jobs.translate.families import FAMILIES
 from riprap.spark.jobs.translate.node_stream import NodeStream, Untranslatable, distinct_names, quoted
 from riprap.spark.jobs.translate.translator import Naming, NodeOrigin, Translator, described, static_parts
@@ -76,17 +75,14 @@ def _built(
             translator.outputs[query.name] = _written(translator, query, output)
         except GraphError as error:
             raise Untranslatable(str(error), query.plan) from error
-    graph = app.build()
+    try:
+        graph = app.build()
+    except GraphError as error:
+        raise Untranslatable(str(error), queries[-1].plan) from error
     for source in graph.sources:
-        graph = graph.with_operator(replace(source, recorded=_recorded(job.source(source.name), times[source.name])))
+        recorded = recorded_input(job.source(source.name), times[source.name])
+        graph = graph.with_operator(replace(source, recorded=recorded))
     return graph, tuple(translator.origins)
-
-
-def _recorded(source: CapturedSource, time: EventTime) -> RecordedInput:
-    """How the rows that a source of the job reads are read again."""
-    return RecordedInput(
-        source.format, source.line, source.schema, time.text, time.delay, source.path, dict(source.options)
-    )
 
 
 def _written(translator: Translator, query: CapturedQuery, output: NodeStream) -> NodeStream:
