@@ -96,11 +96,22 @@ class PlanNode:
 
 
 @dataclass(frozen=True)
+class StatefulCall:
+    """A call of applyInPandasWithState, transformWithStateInPandas or transformWithState, with the user's objects."""
+
+    style: str  # "group state", "pandas", "rows"
+    function: Any  # a function, or a StatefulProcessor
+    clock: str  # what timers follow: "none", "event", "processing"
+    initial: bool = False  # whether state starts with rows of another frame
+
+
+@dataclass(frozen=True)
 class NodeMark:
-    """Where the user made a node of a plan."""
+    """Where the user made a node of a plan, and the Python code that the node calls."""
 
     line: str = ""
     label: str = ""
+    call: StatefulCall | None = None
 
 
 NO_MARK = NodeMark()

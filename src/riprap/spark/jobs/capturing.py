@@ -18,9 +18,10 @@ from pyspark.sql.streaming.query import StreamingQueryManager
 from pyspark.sql.types import StructField, StructType
 from pyspark.sql.udf import UserDefinedFunction
 
-from riprap.spark.jobs.captured_job import NO_MARK, NodeMark
+from riprap.spark.jobs.captured_job import NO_MARK, NodeMark, StatefulCall
 from riprap.spark.jobs.plan_reader import identity_of
 from riprap.spark.jobs.recorded_writers import EndedQuery, RecordedBatchWriter, RecordedStreamWriter, WriteRequest
+from riprap.spark.jobs.stateful_calls import stateful_calls
 from riprap.spark.jobs.stream_reads import StreamReads
 from riprap.spark.jobs.user_lines import UserLine, statement_at, users_place
 
@@ -38,6 +39,7 @@ class CaptureLog:
     writes: list[WriteRequest] = field(default_factory=list)
     frames: list[tuple[Any, UserLine]] = field(default_factory=list)
     functions: list[tuple[Any, Callable[..., Any]]] = field(default_factory=list)  # in the JVM, and the user's own
+    calls: list[tuple[Any, StatefulCall]] = field(default_factory=list)  # frames that user code with state makes
     awaited: bool = False  # the code waited for the end of a query
     reads: StreamReads = field(init=False)
     _pauses: int = 0
@@ -85,8 +87,9 @@ class CaptureLog:
                 last[place.file, statement.first] = identity
                 labels[identity] = statement.label
         named = set(last.values())
+        calls = {identity_of(frame): call for frame, call in self.calls}
         marks = {
-            identity: NodeMark(mark.line, labels.get(identity, "") if identity in named else "")
+            identity: NodeMark(mark.line, labels.get(identity, "") if identity in named else "", calls.get(identity))
             for identity, mark in found.items()
         }
         return lambda identity: marks.get(identity, NO_MARK)
@@ -124,6 +127,7 @@ def capturing(spark: SparkSession) -> Iterator[CaptureLog]:
         for owner, name, value in replaced:
             stack.enter_context(patch.object(owner, name, value))
         stack.enter_context(log.reads.recorded())
+        stack.enter_context(stateful_calls(log.calls))
         yield log
 
 

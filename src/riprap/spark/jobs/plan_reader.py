@@ -13,6 +13,9 @@ what costs: about ten for each node and five for each different column, 0.2 ms e
     leaves                        format, options, path, table, static
     CTERelationRef                cte: number of the definition; WithCTE: definitions by number
     GlobalLimit, LocalLimit       none: their expression is the number
+    FlatMapGroupsInPandasWithState, TransformWithStateInPySpark
+                                  given: ids of the columns that the function gets; by: ids of the keys; call: the
+                                  user's code (StatefulCall), None where its call was not captured
 """
 
 import json
@@ -45,6 +48,7 @@ from riprap.spark.jobs.interval_text import interval_microseconds
 
 TRIED = ("4.3",)  # versions that the tests of this module passed on
 _CALL = re.compile(r"\((?P<function>[^,]*),(?P<file>.+):(?P<line>\d+)\)")
+STATEFUL = ("FlatMapGroupsInPandasWithState", "TransformWithStateInPySpark")
 _JOINS = {
     "INNER": "inner", "CROSS": "inner", "LEFT OUTER": "left", "RIGHT OUTER": "right", "FULL OUTER": "full",
     "LEFT SEMI": "left_semi", "LEFT ANTI": "left_anti",
@@ -166,6 +170,8 @@ class _Reader:
         elif not children:
             details |= self._leaf(plan)
         mark = self._mark_of(identity)
+        if kind in STATEFUL:
+            details |= self._stateful(plan, children[0]) | {"call": mark.call}
         line = mark.line or next((each.line for each in expressions if each.line), "")
         streaming = bool(plan.isStreaming())
         return PlanNode(kind, children, columns, expressions, details, identity, streaming, line, mark.label, plan)
@@ -178,6 +184,14 @@ class _Reader:
             "WithCTE", (body,), body.columns, details={"definitions": definitions}, identity=identity,
             streaming=body.streaming, line=body.line, label=body.label, handle=plan,
         )  # fmt: skip
+
+    def _stateful(self, plan: Any, child: PlanNode) -> dict[str, Any]:
+        given = [int(each.exprId().id()) for each in _each(plan.functionExpr().children())]
+        if str(plan.nodeName()) == "FlatMapGroupsInPandasWithState":
+            by = [int(each.exprId().id()) for each in _each(plan.groupingAttributes())]
+        else:
+            by = [column.id for column in child.columns[: int(plan.groupingAttributesLen())]]
+        return {"given": given, "by": by}
 
     # Columns ----------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from riprap.spark.jobs.translate import aggregate_nodes, joins, python_nodes, stateless
+from riprap.spark.jobs.translate import aggregate_nodes, joins, python_nodes, stateful_nodes, stateless
 from riprap.spark.jobs.translate.translator import Family
 
 FAMILIES: Mapping[str, Family] = {
@@ -29,4 +29,6 @@ FAMILIES: Mapping[str, Family] = {
     "PythonMapInArrow": python_nodes.mapped_batches,  # until PySpark 4.0
     "Aggregate": aggregate_nodes.aggregated,
     "Join": joins.joined,
+    "FlatMapGroupsInPandasWithState": stateful_nodes.stateful,
+    "TransformWithStateInPySpark": stateful_nodes.stateful,
 }

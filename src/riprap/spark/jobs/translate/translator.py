@@ -185,6 +185,7 @@ def described(node: PlanNode) -> str:
         "Aggregate": "aggregate", "Filter": "filter", "Project": "select", "Join": "join", "Union": "union",
         "Deduplicate": "drop duplicates", "DeduplicateWithinWatermark": "drop duplicates", "GlobalLimit": "limit",
         "MapInPandas": "mapInPandas", "MapInArrow": "mapInArrow", "PythonMapInArrow": "mapInArrow",
+        "FlatMapGroupsInPandasWithState": "Python with state", "TransformWithStateInPySpark": "Python with state",
     }  # fmt: skip
     return words.get(node.kind, node.kind)
 
