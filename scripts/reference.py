@@ -4,6 +4,10 @@
 
     .venv/bin/python scripts/reference.py commands
     .venv/bin/python scripts/reference.py api
+
+The list of functions in `docs/reference/expressions.md` is what `functions` prints:
+
+    .venv/bin/python scripts/reference.py functions
 """
 
 import inspect
@@ -40,6 +44,29 @@ def commands() -> str:
         lines += _command(f"riprap {name}", command, 2)
         for child, subcommand in sorted((subcommands or {}).items()):
             lines += _command(f"riprap {name} {child}", subcommand, 3)
+    return "\n".join(lines)
+
+
+def functions() -> str:
+    """The functions of expressions by family, as they are called."""
+    from textwrap import wrap
+
+    from riprap.expressions.functions import ALIASES, REWRITTEN, WRITTEN_CALLS
+    from riprap.expressions.signatures import FUNCTIONS as LIBRARY
+
+    families: dict[str, list[str]] = {"numbers, choices and parts of times": [*WRITTEN_CALLS, *REWRITTEN.values()]}
+    for one in LIBRARY.values():
+        families.setdefault(one.family, []).extend(dict.fromkeys(one.calls))
+    for other, name in ALIASES.items():
+        families[LIBRARY[name].family].append(f"{other.lower()} = {name.lower()}")
+    lines = []
+    for family, calls in sorted(families.items()):
+        if family in ("operators", "varying"):
+            continue
+        shown = ", ".join("`" + call.replace(" ", "\0") + "`" for call in sorted(calls) if "extract_" not in call)
+        lines += [f"**{family[0].upper()}{family[1:]}.**", ""]
+        lines += [line.replace("\0", " ") for line in wrap(shown, 96, break_long_words=False, break_on_hyphens=False)]
+        lines.append("")
     return "\n".join(lines)
 
 
@@ -109,4 +136,4 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 if __name__ == "__main__":
-    print(PAGES[sys.argv[1]]())
+    print({**PAGES, "functions": functions}[sys.argv[1]]())

@@ -29,3 +29,8 @@ def test_public_names_are_explained():
         section = re.search(rf"### `{re.escape(name)}`\n(.*?)(?=\n### |\Z)", page, re.DOTALL)
         assert section, f"{name} is not on the page"
         assert re.sub(r"```.*?```", "", section[1], flags=re.DOTALL).strip(), f"{name} has no docstring"
+
+
+def test_the_page_of_expressions_lists_the_functions_of_the_code():
+    page = (ROOT / "docs" / "reference" / "expressions.md").read_text()
+    assert reference().functions().strip() in page

@@ -1,5 +1,8 @@
-"""Random trees of every type, and random batches for them: nulls, NaN, infinities, slices, all encodings of strings."""
+"""Random trees of every type as SQL, and random batches for them: nulls, NaN, infinities, slices, all encodings of
+strings. A tree is a tuple: ("column", name), ("literal", value), (operator, argument, …).
+"""
 
+from datetime import UTC, datetime, timedelta
 from functools import cache
 
 import numpy as np
@@ -45,10 +48,63 @@ def several(name, element, least=1, most=3):
     return st.lists(element, min_size=least, max_size=most).map(lambda found: (name, *found))
 
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def sql(tree) -> str:
+    match tree:
+        case ("column", name):
+            return name
+        case ("literal", None):
+            return "NULL"
+        case ("literal", bool(value)):
+            return "TRUE" if value else "FALSE"
+        case ("literal", str(text)):
+            return quoted(text)
+        case ("literal", float(value)):
+            return f"{value!r}D"
+        case ("literal", value):
+            return f"{value}L"
+        case ("timestamp", micros):
+            return f"TIMESTAMP '{(EPOCH + timedelta(microseconds=micros)).strftime('%Y-%m-%d %H:%M:%S.%f')}'"
+        case ("interval", micros):
+            return f"INTERVAL {micros} MICROSECONDS"
+        case ("negate" | "not" as name, operand):
+            return f"({'-' if name == 'negate' else 'NOT '} {sql(operand)})"
+        case ("is null", operand):
+            return f"({sql(operand)} IS NULL)"
+        case ("in", operand, *choices):
+            return f"({sql(operand)} IN ({', '.join(map(sql, choices))}))"
+        case ("between", operand, low, high):
+            return f"({sql(operand)} BETWEEN {sql(low)} AND {sql(high)})"
+        case ("case", *branches, default):
+            whens = " ".join(f"WHEN {sql(a)} THEN {sql(b)}" for a, b in zip(branches[::2], branches[1::2], strict=True))
+            return f"(CASE {whens} ELSE {sql(default)} END)"
+        case ("cast", operand, target):
+            return f"CAST({sql(operand)} AS {target})"
+        case (
+            ("round" | "substring" | "like" | "startswith" | "rlike" | "regexp_extract" | "regexp_replace") as name,
+            operand,
+            *fixed,
+        ):
+            texts = [quoted(part) if isinstance(part, str) else str(part) for part in fixed]
+            if name == "like":
+                return f"({sql(operand)} LIKE {texts[0]})"
+            return f"{name}({', '.join([sql(operand), *texts])})"
+        case (name, *operands) if name.isalpha() and name not in ("and", "or"):
+            return f"{name}({', '.join(map(sql, operands))})"
+        case (name, left, right):
+            return f"({sql(left)} {name} {sql(right)})"
+    raise AssertionError(tree)
+
+
 COMPARISONS = "=,<>,<,<=,>,>="
 PATTERNS = st.lists(st.sampled_from(["%", "_", "a", "b", "é", "\\%", "\\_", "\\\\", "日"]), max_size=4).map("".join)
 
-# Pieces that mean the same to Python and to RE2, put together.
 REGEXES = st.lists(
     st.sampled_from(
         ["a", "b", "é", "日", ".", "[a-b]", "[^a(]", "\\\\", "\\(?", "(?:ab)?", "b*", "a+", "(?:a|日)", "%", "_"]

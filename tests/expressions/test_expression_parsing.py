@@ -27,8 +27,10 @@ def test_text_and_columns_are_kept():
 def test_a_tree_written_as_sql_reads_back_as_itself():
     for text in [
         "a + b * c - (d - e) % 2", "-a < 5 AND NOT (b OR c)", "a IS NOT NULL", "x IN (1, 2, NULL)", "s LIKE 'a\\\\_%'",
-        "CASE WHEN a THEN 'it\\'s' ELSE \"é\" END", "TIMESTAMP '2024-01-31 09:30:00.25' - INTERVAL 5 MINUTES",
-        "DATE '1969-12-31'", "`a b` || upper(c)", "-9223372036854775808", "1e300", "X'00ff'", "a <> 1 = b",
+        "CASE WHEN a THEN 'it\\'s' ELSE \"é\" END", "a - INTERVAL 5 MINUTES",
+       
+        "1.50 + 2.5D", "a.b[0]", "TRY_CAST(a AS ARRAY<INT>)",
+        "`a b` || upper(c)", "-9223372036854775808", "1e300", "X'00ff'", "a <> 1 = b",
     ]:  # fmt: skip
         assert parse(str(parse(text).root)) == parse(text), text
 
@@ -49,7 +51,6 @@ def test_a_tree_written_as_sql_reads_back_as_itself():
         ("a::double", "CAST(a AS DOUBLE)"),
         ("EXTRACT(HOUR FROM a)", "HOUR(a)"),
         ("IFNULL(a, b)", "COALESCE(a, b)"),
-        ("TIMESTAMP '2024-01-01 02:00:00+02:00'", "TIMESTAMP '2024-01-01'"),
         ("INTERVAL '90' SECOND", "INTERVAL 1.5 MINUTES"),
     ],
 )
@@ -80,21 +81,14 @@ def test_names():
         ("price AS p", "remove AS p"),
         ("lenght(s)", "unknown function LENGHT.*LENGTH.*did you mean LENGTH"),
         ("count(s)", "unknown function COUNT"),
-        ("abs(a, b)", "greater than the maximum"),
-        ("t.price", "no qualifier; write `t.price`"),
         ("*", "not allowed in an expression"),
-        ("a[0]", "not allowed in an expression"),
         ("a IN (SELECT 1)", "part \\(query\\)"),
         ("0E", "0E is not a number"),
-        ("9223372036854775808", "does not fit 64 bits"),
-        ("DATE 'yesterday'", "is not a date or time"),
-        ("TIMESTAMP '12 o clock'", "is not a date or time"),
-        ("INTERVAL 1 MONTH", "INTERVAL 5 SECONDS"),
-        ("CAST(a AS DECIMAL(3, 1))", "cannot cast to DECIMAL.*known types: BOOLEAN"),
-        ("TRY_CAST(a AS INT)", "use CAST"),
-        ("EXTRACT(DOW FROM a)", "EXTRACT takes YEAR"),
+        ("INTERVAL 1 CENTURY", "INTERVAL 5 SECONDS"),
+        ("CAST(a AS DECIMAL(30, 40))", "CAST to .* is not supported; types are BOOLEAN"),
+        ("EXTRACT(CENTURY FROM a)", "EXTRACT takes .*YEAR"),
+        ("1234567890123456789012345678901234567890", "more than 38 digits"),
         ("'it''s'", "a quote inside a string is written"),
-        ("a LIKE 'x' ESCAPE '!'", "not allowed in an expression"),
         ("(" * 5000 + "a" + ")" * 5000, "nested too deeply"),
     ],
 )
@@ -119,7 +113,22 @@ def test_importing_the_package_does_not_import_the_parser():
 
 
 def test_literals_carry_arrow_types():
-    assert parse("TIMESTAMP '1970-01-01 00:00:01'").root.type == pa.timestamp("us", "UTC")
-    assert parse("TIMESTAMP '1970-01-01 00:00:01'").root.value == 1_000_000
-    assert parse("DATE '1970-01-02'").root.value == 1
+    types = {
+        "1": pa.int32(),
+        "3000000000": pa.int64(),
+        "1.50": pa.decimal128(3, 2),
+        "1e3": pa.float64(),
+        "'a'": pa.string(),
+    }
+    for text, type_ in types.items():
+        assert parse(text).root.type == type_
     assert parse("INTERVAL 2 MILLISECONDS").root.value == 2_000
+    assert parse("INTERVAL '1-2' YEAR TO MONTH").root.value == 14
+    assert parse("TIMESTAMP '1970-01-01 00:00:01'").root.type == pa.timestamp("us", "UTC")
+
+
+def test_what_catalyst_prints_is_read():
+    lambda_ = "transform(a, lambdafunction((namedlambdavariable() + 1), namedlambdavariable()))"
+    assert len(parse(lambda_).columns) == 1
+    assert parse("named_struct('p', a_12, 'q', CAST(`b c_7` AS BIGINT)).p").columns == {"a_12", "b c_7"}
+    assert parse("a.b.c").columns == {"a"}

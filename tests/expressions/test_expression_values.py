@@ -73,6 +73,7 @@ def test_an_entry_that_no_row_uses_cannot_fail():
 
 
 def test_a_branch_that_is_not_chosen_cannot_fail():
+    assert evaluated("b <> 0 AND a / b > 1", a=[9, 11], b=[0, 2]) == [False, True]
     guarded = "CASE WHEN a < 10 THEN a * 1000000000000000000 ELSE 0 END"
     assert evaluated(guarded, a=[9, 11, None]) == [9 * 10**18, 0, 0]
     assert evaluated("COALESCE(b, a * 1000000000000000000)", a=[9, 11], b=[None, 7]) == [9 * 10**18, 7]
@@ -106,13 +107,13 @@ def test_what_a_null_hides_cannot_overflow():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("1 / 0", None), ("1.0 / 0.0", None), ("5 % 0", None), ("-7 % 3", -1), ("7.5 % -2", 1.5), ("1 / 2", 0.5),
+        ("-7 % 3", -1), ("7.5D % -2", 1.5), ("1 / 2", 0.5), ("TRY_DIVIDE(1, 0)", None),
         ("LN(0)", None), ("LN(-1)", None), ("LN(1)", 0.0), ("LOG(2, 8)", 3.0), ("LOG(EXP(1))", 1.0),
         ("LOG10(1000)", 3.0), ("POWER(2, 10)", 1024.0), ("POWER(2, -1)", 0.5), ("SQRT(-1)", math.nan),
-        ("ROUND(2.5)", 3.0), ("ROUND(-2.5)", -3.0), ("ROUND(1.25, 1)", 1.3), ("ROUND(7, 2)", 7),
-        ("ROUND(0.49999999999999994)", 0.0), ("ROUND(1e300, 15)", 1e300),
-        ("CAST('nan' AS DOUBLE) = CAST('nan' AS DOUBLE)", False), ("CAST('nan' AS DOUBLE) > 1", False),
-        ("GREATEST(1.0, CAST('nan' AS DOUBLE))", math.nan), ("LEAST(1.0, CAST('nan' AS DOUBLE))", 1.0),
+        ("ROUND(2.5D)", 3.0), ("ROUND(-2.5D)", -3.0), ("ROUND(1.25D, 1)", 1.3), ("ROUND(7, 2)", 7),
+        ("ROUND(0.49999999999999994D)", 0.0), ("ROUND(1e300, 15)", 1e300),
+        ("CAST('nan' AS DOUBLE) = CAST('nan' AS DOUBLE)", True), ("CAST('nan' AS DOUBLE) > 1", True),
+        ("GREATEST(1.0D, CAST('nan' AS DOUBLE))", math.nan), ("LEAST(1.0D, CAST('nan' AS DOUBLE))", 1.0),
         ("LEAST(NULL, 2)", 2), ("GREATEST('a', 'é', 'b')", "é"), ("ISNAN(NULL)", False),
         ("CAST(' 12 ' AS BIGINT)", 12), ("CAST('1e3' AS DOUBLE)", 1000.0), ("CAST('true' AS BOOLEAN)", True),
         ("CAST(-1.9 AS INT)", -1), ("CAST(TRUE AS INT)", 1), ("CAST(0.5 AS BOOLEAN)", True),
@@ -166,38 +167,3 @@ def test_buffers_that_start_at_an_odd_byte():
 def test_null_column():
     assert evaluated("x + 1", x=pa.nulls(2)) == [None, None]
     assert evaluated("COALESCE(x, 'a')", x=pa.nulls(2)) == ["a", "a"]
-
-
-def test_agrees_with_duckdb():
-    duckdb = pytest.importorskip("duckdb")
-    rng = np.random.default_rng(7)
-    rows = 500
-    gone = rng.random((5, rows)) < 0.2
-    table = pa.table(
-        {
-            "i": pa.array(rng.integers(-20, 20, rows), mask=gone[0]),
-            "j": pa.array(rng.integers(-3, 3, rows), mask=gone[1]),
-            "f": pa.array(np.round(rng.normal(0, 10, rows), 2), mask=gone[2]),
-            "s": pa.array(rng.choice(["Trade", "quote", " é日 ", "", "a_b%c"], rows), mask=gone[3]).dictionary_encode(),
-            "m": pa.array(rng.integers(-(10**16), 10**16, rows), pa.timestamp("us", "UTC"), mask=gone[4]),
-        }
-    )
-    (batch,) = table.combine_chunks().to_batches()
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.register("t", table)
-    for text in [
-        "i + j * 2 - 3", "i / NULLIF(j, 0)", "i % NULLIF(j, 0)", "f % 3", "-f",
-        "ABS(i)", "f > i", "i = j OR f < 0", "i > 0 AND s = 'quote'",
-        "NOT (i > 0 AND f > 0)", "i IS NULL OR j IS NOT NULL", "i IN (1, 2, NULL)", "i NOT BETWEEN -5 AND 5",
-        "CASE WHEN i > 0 THEN 'p' WHEN i < 0 THEN 'n' END", "CASE j WHEN 1 THEN f ELSE i END", "COALESCE(i, j, 0)",
-        "NULLIF(i, j)", "LEAST(i, j)", "GREATEST(f, i, 2)", "FLOOR(f)", "CEIL(f)", "ROUND(f, 1)", "SQRT(ABS(f))",
-        "EXP(i)", "POWER(f, 2)", "LENGTH(s)", "UPPER(s)", "LOWER(s)", "TRIM(s)", "SUBSTRING(s, 2, 3)",
-        "SUBSTRING(s, -2)", "s || '-' || s", "s LIKE '%r_d%'", "s < 'b'", "YEAR(m)", "MONTH(m)", "DAY(m)", "HOUR(m)",
-        "MINUTE(m)", "m > TIMESTAMPTZ '1970-01-01 00:00:00'", "CAST(f > 0 AS INT)", "CAST(i AS DOUBLE)", "i::string",
-    ]:  # fmt: skip
-        theirs = [row[0] for row in connection.execute(f"SELECT {text} FROM t").fetchall()]
-        ours = bind(parse(text.replace("TIMESTAMPTZ", "TIMESTAMP")), batch.schema).evaluate(batch).to_pylist()
-        for our, their in zip(ours, theirs, strict=True):
-            close = isinstance(our, float) and their is not None and math.isclose(our, their, rel_tol=1e-12)
-            assert our == their or close, (text, our, their)

@@ -145,7 +145,7 @@ def test_feedback_that_does_not_fit_is_told():
     with pytest.raises(GraphError, match="two feedback streams are called again"):
         app.feedback("again", "k string", delay="1s")
     source.select("k", "1 AS n", name="P").feed("again")
-    with pytest.raises(GraphError, match=r"feedback stream P→U.1 carries \(k string, n int64\) but was declared with"):
+    with pytest.raises(GraphError, match=r"feedback stream P→U.1 carries \(k string, n int32\) but was declared with"):
         app.build()
     with pytest.raises(GraphError, match="fed twice"):
         source.feed("again")

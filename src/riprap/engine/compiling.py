@@ -51,8 +51,10 @@ from riprap.operators.kernels.ranks import distinct_in, percentile_in
 binary, decimal, exponential, natural, power = (
     one.compiled for one in (scalars.binary, scalars.decimal, scalars.exponential, scalars.natural, scalars.power)
 )
-civil, product_overflows, remainder, rounded = (
-    one.compiled for one in (scalars.civil, scalars.product_overflows, scalars.remainder, scalars.rounded)
+civil, product_overflows, quotient, remainder, rounded, saturated = (
+    one.compiled
+    for one in (scalars.civil, scalars.product_overflows, scalars.quotient, scalars.remainder, scalars.rounded,
+                scalars.saturated)
 )
 
 

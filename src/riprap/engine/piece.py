@@ -16,7 +16,7 @@ from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import DataError
 from riprap.engine.compiling import COMPILER
 from riprap.engine.pieces import delay_of
-from riprap.expressions.code_writer import Block, CannotCompile, Value
+from riprap.expressions.generated_code import Block, CannotCompile, Value
 from riprap.expressions.kinds import HELD_BY_ARROW, kind_of
 from riprap.expressions.lookup_tables import Dictionary
 from riprap.expressions.vectors import aligned

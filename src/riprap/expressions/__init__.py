@@ -4,9 +4,7 @@
     gain.evaluate(batch)                                   # a pyarrow.Array
     bind(parse("type = 'TRADE'"), schema).selection(batch) # the rows for which it is true
 
-docs/reference/expressions.md defines the language. In short: Spark's SQL without implicit casts of
-strings; integers are computed in 64 bits and an overflow is an error; `/` gives float64; dividing by zero gives NULL;
-floats compare as in IEEE 754; AND, OR and NOT are three-valued.
+docs/reference/expressions.md defines the language: Spark's SQL in ANSI mode, with Spark's types and functions.
 """
 
 from riprap.base.errors import ExpressionError

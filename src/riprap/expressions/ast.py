@@ -1,16 +1,20 @@
-"""The syntax tree of an expression: four frozen kinds of node, which can be compared, hashed and pickled.
+"""The syntax tree of an expression: five frozen kinds of node, which can be compared, hashed and pickled.
 
 Everything with arguments is a `Call`: operators (`+`, `AND`), predicates (`IS NULL`, `IN`, `LIKE`) and functions
-alike. The parser replaces syntactic sugar with calls: `BETWEEN`, `CASE x WHEN`, `||`, `IS TRUE`. `str(node)` is SQL
+alike; `a.b` is FIELD and `a[0]` is ELEMENT. The parser
+replaces syntactic sugar with calls: `BETWEEN`, `CASE x WHEN`, `||`, `IS TRUE`. `str(node)` is SQL
 again, for messages.
 """
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property
 
 import pyarrow as pa
 
-INFIX = ("*", "/", "%", "+", "-", "=", "<>", "<", "<=", ">", ">=", "AND", "OR", "LIKE")
+from riprap.expressions.type_names import name_of
+
+INFIX = ("*", "/", "%", "DIV", "+", "-", "&", "|", "^", "=", "<>", "<=>", "<", "<=", ">", ">=", "AND", "OR", "LIKE")
 
 
 @dataclass(frozen=True)
@@ -24,10 +28,10 @@ class ColumnRef:
 @dataclass(frozen=True)
 class Literal:
     """`value` is None for NULL. Timestamps are microseconds since 1970, intervals microseconds, dates days since
-    1970.
+    1970, intervals of years and months are months.
     """
 
-    value: bool | int | float | str | bytes | None
+    value: "Constant"
     type: pa.DataType
 
     def __eq__(self, other: object) -> bool:
@@ -50,7 +54,16 @@ class Literal:
             return f"DATE '{pa.scalar(self.value, pa.int32()).cast(self.type)}'"
         if pa.types.is_duration(self.type):
             return f"INTERVAL {self.value} MICROSECONDS"
-        return repr(self.value)
+        if isinstance(self.value, float):
+            return f"{self.value!r}D"
+        if isinstance(self.value, Decimal):
+            return format(self.value, "f")
+        if pa.types.is_integer(self.type):
+            return repr(self.value) + ("" if self.type == pa.int32() else "L")
+        return f"INTERVAL {self.value!r} MONTHS"
+
+
+Constant = bool | int | float | str | bytes | Decimal | None
 
 
 @dataclass(frozen=True)
@@ -77,6 +90,10 @@ class Call:
             case "CASE":
                 whens = " ".join(f"WHEN {texts[i]} THEN {texts[i + 1]}" for i in range(0, len(texts) - 1, 2))
                 return f"CASE {whens} ELSE {texts[-1]} END"
+            case "FIELD":
+                return f"{nested[0]}.{texts[1][1:-1]}"
+            case "ELEMENT":
+                return f"{nested[0]}[{texts[1]}]"
         return f"{self.function}({', '.join(texts)})"
 
 
@@ -84,12 +101,24 @@ class Call:
 class Cast:
     operand: "Node"
     type: pa.DataType
+    trying: bool = False  # TRY_CAST: NULL where a cast fails
 
     def __str__(self) -> str:
-        return f"CAST({self.operand} AS {self.type})"
+        return f"{'TRY_' * self.trying}CAST({self.operand} AS {name_of(self.type)})"
 
 
-Node = ColumnRef | Literal | Call | Cast
+@dataclass(frozen=True)
+class Lambda:
+    """A function that is an argument. Its parameters are columns of its body, with names that no column has."""
+
+    parameters: tuple[str, ...]
+    body: "Node"
+
+    def __str__(self) -> str:
+        return f"({', '.join(self.parameters)}) -> {self.body}"
+
+
+Node = ColumnRef | Literal | Call | Cast | Lambda
 
 
 def columns_of(node: Node) -> frozenset[str]:
@@ -98,8 +127,10 @@ def columns_of(node: Node) -> frozenset[str]:
             return frozenset((name,))
         case Call(_, arguments):
             return frozenset().union(*map(columns_of, arguments))
-        case Cast(operand, _):
+        case Cast(operand):
             return columns_of(operand)
+        case Lambda(parameters, body):
+            return columns_of(body) - set(parameters)
     return frozenset()
 
 

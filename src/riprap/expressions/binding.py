@@ -1,7 +1,7 @@
 """Type-check an expression against a schema, and evaluate it on batches."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from riprap.base.errors import DataError, ExpressionError, known
 from riprap.expressions import kernels
-from riprap.expressions.ast import Call, Cast, ColumnRef, Expression, Literal, Node, columns_of
-from riprap.expressions.casts import cast
+from riprap.expressions.ast import Expression
+from riprap.expressions.checking import typed
 from riprap.expressions.column_functions import ColumnFunction, Shape, folded, in_full, shape_of
-from riprap.expressions.functions import RULES
 from riprap.expressions.kinds import HELD_BY_ARROW, ValueKind, kind_of, logical
 from riprap.expressions.parser import TOO_DEEP
+from riprap.expressions.type_names import name_of
 from riprap.expressions.typed import EvaluationError, Mismatch, Typed
 from riprap.expressions.vectors import full, to_arrow
 
@@ -55,7 +55,7 @@ class Bound:
         """Indices of the rows for which a boolean expression is true, ascending."""
         if self._root.kind not in (ValueKind.BOOLEAN, ValueKind.NULL):
             raise ExpressionError(
-                f"a condition must be a boolean; expression {self.expression.text!r} is {logical(self.type)}"
+                f"a condition must be a boolean; expression {self.expression.text!r} is {name_of(self.type)}"
             )
         columns = [in_full(load(batch)) for load in self._loads]
         function = self._on(columns)
@@ -83,7 +83,7 @@ def bind(expression: Expression, schema: pa.Schema) -> Bound:
     """`expression` over batches that have its columns of `schema`; raises `ExpressionError` if the types do not fit."""
     fields = [_field(name, schema, expression) for name in sorted(expression.columns)]
     try:
-        root = _typed(expression.root, {field.name: field for field in fields})
+        root = typed(expression.root, {field.name: field for field in fields})
     except Mismatch as mismatch:
         raise ExpressionError(f"{mismatch}, in expression {expression.text!r}") from None
     except RecursionError:
@@ -113,30 +113,9 @@ def _load(field: pa.Field) -> Callable[[pa.RecordBatch], pa.Array]:
         except KeyError:
             raise DataError(f"a batch has no column {name}; it has {known(batch.schema.names, name)}") from None
         if column.type != fitting:
-            if column.type != type_ and not (kind in HELD_BY_ARROW and kind_of(column.type) is kind):
+            if column.type != type_ and not (kind in HELD_BY_ARROW and logical(column.type) == logical(type_)):
                 raise DataError(f"column {name} is {column.type} in a batch and {type_} in the stream's schema")
             fitting = column.type
         return column
 
     return load
-
-
-def _typed(node: Node, fields: Mapping[str, pa.Field]) -> Typed:
-    """Apply the typing rules bottom up."""
-    match node:
-        case ColumnRef(name):
-            return Typed(logical(fields[name].type), fields[name].nullable, name)
-        case Literal(value, type_):
-            return Typed(type_, value is None, str(node), node)
-        case Call(function, arguments):
-            result = RULES[function]([_typed(part, fields) for part in arguments])
-        case Cast(operand, type_):
-            result = cast(_typed(operand, fields), type_)
-    if columns_of(node):
-        return replace(result, text=str(node))
-    try:
-        constant = folded(node)
-    except EvaluationError as failure:
-        raise Mismatch(str(failure)) from None
-    assert isinstance(constant, Literal)
-    return Typed(result.type, constant.value is None, str(node), constant)

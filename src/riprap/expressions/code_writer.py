@@ -13,162 +13,27 @@ one of a row. A branch is computed only for rows that choose it.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 
-from riprap.expressions.ast import Call, Cast, ColumnRef, Literal, Node, columns_of
-from riprap.expressions.casts import cast
+from riprap.expressions.ast import Call, Cast, ColumnRef, Constant, Lambda, Literal, Node, columns_of
+from riprap.expressions.casts import cast, converter
+from riprap.expressions.checking import LambdaTyped, type_of_node
+from riprap.expressions.computed import Computation
+from riprap.expressions.decimals import ZERO_DIVISOR
 from riprap.expressions.facts import may_be_null, may_fail
-from riprap.expressions.functions import RULES
-from riprap.expressions.kinds import HELD_BY_ARROW, ValueKind, common, kind_of
-from riprap.expressions.lookup_tables import Dictionary, Fetch, Table
+from riprap.expressions.functions import rule_of
+from riprap.expressions.generated_code import Block, CannotCompile, FunctionWriter, Value
+from riprap.expressions.kinds import BOOLEAN, DOUBLE, FLOAT, HELD_BY_ARROW, TIMES, ValueKind, common_type, kind_of
 from riprap.expressions.moments import MICROSECONDS_A_DAY
-from riprap.expressions.typed import Kernel, Typed
+from riprap.expressions.type_names import name_of
+from riprap.expressions.typed import EvaluationError, Typed
 
-OVERFLOW = "an integer does not fit 64 bits (CAST to DOUBLE to compute beyond them)"
+OVERFLOW = "an integer does not fit {} bits (CAST to a wider type to compute beyond them)"
 _UNITS = {"HOUR": (3_600_000_000, 24), "MINUTE": (60_000_000, 60), "SECOND": (1_000_000, 60)}
 _NESTED = 16  # blocks that a chain of choices nests at most
-
-
-class CannotCompile(Exception):
-    """No loop code can be generated for this; the message explains why."""
-
-
-@dataclass
-class Block:
-    """Lines and indented blocks of lines, in order."""
-
-    header: str = ""
-    parent: "Block | None" = None
-    items: "list[str | Block]" = field(default_factory=list)
-    only: tuple[str, frozenset[object]] | None = None  # a value's text, and its possible values in this block
-
-    def add(self, *lines: str) -> None:
-        self.items += lines
-
-    def sub(self, header: str) -> "Block":
-        block = Block(header, self)
-        self.items.append(block)
-        return block
-
-    @property
-    def loops(self) -> bool:
-        """Whether it is in a nested loop, within the loop over rows."""
-        return self.header.startswith("for ") or (self.parent is not None and self.parent.loops)
-
-    def lines(self, depth: int) -> Iterator[str]:
-        pad = "    " * depth
-        if self.header:
-            yield pad + self.header
-            pad += "    "
-            depth += 1
-        for item in self.items or ["pass"] * bool(self.header):
-            if isinstance(item, str):
-                yield pad + item
-            else:
-                yield from item.lines(depth)
-
-
-@dataclass(frozen=True)
-class Value:
-    """A column or an expression of a row, as text without side effects."""
-
-    type: pa.DataType
-    text: str
-    valid: str | None = None  # None: never null
-    dictionary: str | None = None  # of text: the name of the dictionary of its codes
-    constant: bool | int | float | str | bytes | None = None
-
-    @property
-    def kind(self) -> ValueKind:
-        return kind_of(self.type)
-
-
-class FunctionWriter:
-    """A function that is being generated: its names, errors, dictionaries and tables."""
-
-    on_columns = False  # whether it processes whole columns, or the rows of a loop
-    code: "Callable[[Value], str]"  # in a loop, text as a code of the dictionary in `chosen`
-
-    def __init__(self) -> None:
-        self.sites: list[str] = []
-        self.dictionaries: dict[str, Dictionary] = {}
-        self.tables: dict[str, Table] = {}
-        self._table_names: dict[tuple[str, str], str] = {}
-        self.chosen: dict[ValueKind, str] = {}  # in a loop, by kind: the dictionary of text that a choice returns
-        self._names = 0
-
-    def fresh(self, stem: str) -> str:
-        """A unique name."""
-        self._names += 1
-        return f"{stem}{self._names}"
-
-    def array(self, name: str, kind: str, fetch: Fetch) -> str:
-        """An array argument: `kind` is its dtype, with "=" before it where it is only read."""
-        raise NotImplementedError
-
-    def literal(self, value: float) -> str:
-        """An argument with this value, so that texts that differ only in numbers are equal."""
-        raise NotImplementedError
-
-    def held(self, value: object, type_: pa.DataType) -> str:
-        """A constant or function of text, held by Arrow."""
-        raise CannotCompile("constant text in an expression that does not read exactly one text column")
-
-    def decoded(self, value: "Value") -> str:
-        """The text of these codes, held by Arrow."""
-        raise NotImplementedError
-
-    def fail(self, block: Block, condition: str, site: int, value: str, whole: str) -> None:
-        """Report an error in rows for which a condition is true; `value` and `whole` are for its message."""
-        raise NotImplementedError
-
-    def site(self, message: str) -> int:
-        """The number of an error; `message` may contain {value} (a float), {whole}, or {table:…} (why a code fails)."""
-        self.sites.append(message)
-        return len(self.sites)
-
-    def dictionary(self, name: str, fetch: Fetch) -> str:
-        self.dictionaries.setdefault(name, Dictionary(fetch))
-        return name
-
-    def table(
-        self, dictionary: str, column: str, field: pa.Field, node: Node, result_type: pa.DataType
-    ) -> tuple[str, str, str]:
-        """For an expression of one text column: the names of the values and states by code + 1 (0: of null), and of
-        the dictionary of the values. States: 0 null, 1 valid, 2 failed.
-        """
-        known = self._table_names.get((dictionary, str(node)))
-        if known is None:
-            known = self._table_names[dictionary, str(node)] = self.fresh("t")
-            table = Table(self.dictionaries[dictionary], column, field, node, result_type)
-            self.array(
-                known, "=float64" if pa.types.is_floating(result_type) else "=int64", lambda inputs: table.values
-            )
-            self.array(f"{known}_s", "=uint8", lambda inputs: table.states)
-            self.dictionaries[f"{known}_d"] = Dictionary(lambda inputs: table.result_dictionary)
-            self.tables[f"{known}_d"] = table
-        return known, f"{known}_s", f"{known}_d"
-
-    def refresh(self, inputs: object) -> bool:
-        """Refresh dictionaries and the tables over them, in order; return whether one changed."""
-        moved = False
-        for name, dictionary in self.dictionaries.items():
-            table = self.tables.get(name)
-            if table is not None:
-                table.refresh()
-                if table.result_dictionary is None:
-                    continue
-            moved |= dictionary.refresh(inputs)
-        return moved
-
-    def error(self, site: int, value: float, whole: int) -> str:
-        message = self.sites[site - 1]
-        for name, table in self.tables.items():
-            message = message.replace(f"{{table:{name}}}", table.reasons.get(whole, ""))
-        return message.replace("{value}", str(value)).replace("{whole}", str(whole))
 
 
 class ExpressionWriter:
@@ -185,6 +50,10 @@ class ExpressionWriter:
             raise CannotCompile("text that is not in a column's dictionary")
         return value if value.constant is not None or isinstance(node, ColumnRef) else self._named(value)
 
+    def _operand(self, node: Node) -> Value:
+        """An argument, which may be converted: a constant that a loop cannot hold may become one that it can."""
+        return self._literal(node.value, node.type) if isinstance(node, Literal) else self.write(node)
+
     def _write(self, node: Node) -> Value:
         match node:
             case ColumnRef(name):
@@ -193,36 +62,41 @@ class ExpressionWriter:
                 return self._literal(value, type_)
             case Call("IS NULL", (ColumnRef(name),)):
                 valid = self._columns[name].valid
-                return Value(pa.bool_(), "False" if valid is None else f"(not {valid})")
+                return Value(BOOLEAN, "False" if valid is None else f"(not {valid})")
         read = [name for name in columns_of(node) if self._columns[name].kind in HELD_BY_ARROW]
         if read and len(columns_of(node)) == 1 and self._columns[read[0]].dictionary is not None:
             return self._looked_up(node, self._columns[read[0]], read[0])
         match node:
-            case Cast(operand, type_):
-                return self._cast(self.write(operand), type_)
+            case Cast(operand, type_, trying):
+                return self._cast(self._operand(operand), type_, trying=trying)
             case Call("CASE", arguments):
                 return self._case(arguments)
             case Call("COALESCE", arguments):
                 return self._coalesce(arguments)
+            case Call("AND" | "OR" as function, (left, right)) if may_fail(right):
+                return self._in_order(function, left, right)
+            case Call(function, arguments) if any(isinstance(argument, Lambda) for argument in arguments):
+                return self._higher(function, arguments)
             case Call(function, arguments):
-                return self._call(function, [self.write(argument) for argument in arguments])
+                return self._call(function, [self._operand(argument) for argument in arguments])
         raise CannotCompile(f"{node} cannot be generated")
 
     # Small parts ------------------------------------------------------------------------------------------------------
 
-    def _literal(self, value: bool | int | float | str | bytes | None, type_: pa.DataType) -> Value:
+    def _literal(self, value: Constant, type_: pa.DataType) -> Value:
         if value is None:
             return self._null(type_)
-        if isinstance(value, (str, bytes)):
-            return Value(type_, self._host.held(value, type_), None, None, value)
+        if kind_of(type_) in HELD_BY_ARROW:
+            text = self._host.held(value, type_) if self._host.on_columns else "None"
+            return Value(type_, text, None, None, value)
         if isinstance(value, bool):
             return Value(type_, str(value), None, None, value)
-        return Value(type_, self._host.literal(value), None, None, value)
+        return Value(type_, self._host.literal(value), None, None, value)  # type: ignore[arg-type]
 
     def _null(self, type_: pa.DataType) -> Value:
         kind = kind_of(type_)
         if kind in HELD_BY_ARROW:
-            return Value(type_, self._host.held(None, kind.type), "False")
+            return Value(type_, self._host.held(None, type_), "False")
         return Value(type_, "False" if kind is ValueKind.BOOLEAN else "0", "False")
 
     def _named(self, value: Value) -> Value:
@@ -251,12 +125,18 @@ class ExpressionWriter:
         constant = Literal(value.constant, value.type) if known else None
         return Typed(value.type, value.valid is not None, constant=constant)
 
-    def _as(self, value: Value, kind: ValueKind) -> Value:
-        if value.kind is kind or kind is ValueKind.NULL:
+    def _as(self, value: Value, type_: pa.DataType) -> Value:
+        """The value converted as Spark converts an argument."""
+        if value.type == type_ or type_ == pa.null():
             return value
         if value.valid == "False":
-            return self._null(kind.type)
-        return Value(kind.type, f"float({value.text})", value.valid)
+            return self._null(type_)
+        if value.constant is not None:
+            try:
+                return self._literal(converter(value.type, type_)(value.constant), type_)
+            except EvaluationError:
+                pass  # it fails where it is computed
+        return self._named(self._cast(value, type_))
 
     def _looked_up(self, node: Node, column: Value, name: str) -> Value:
         assert column.dictionary is not None
@@ -275,76 +155,87 @@ class ExpressionWriter:
         return Value(result_type, text, valid, dictionary if kind_of(result_type) in HELD_BY_ARROW else None)
 
     def _type_of(self, node: Node) -> pa.DataType:
-        match node:
-            case ColumnRef(name):
-                return self._columns[name].type
-            case Literal(_, type_) | Cast(_, type_):
-                return type_
-            case Call(function, arguments):
-                typed = [
-                    Typed(self._type_of(a), True, constant=a if isinstance(a, Literal) else None) for a in arguments
-                ]
-                return RULES[function](typed).type
-        raise AssertionError(node)
+        return type_of_node(node, self._fields())
+
+    def _fields(self) -> dict[str, pa.Field]:
+        return {name: pa.field(name, value.type, value.valid is not None) for name, value in self._columns.items()}
 
     # Functions --------------------------------------------------------------------------------------------------------
 
     def _call(self, function: str, arguments: list[Value]) -> Value:
-        result = RULES[function]([self._typed(argument) for argument in arguments])
-        if result.kernel is not None and self._host.on_columns:
-            return self._kernel(result, result.kernel, [argument.text for argument in arguments], arguments)
+        result = rule_of(function)([self._typed(argument) for argument in arguments])
+        if result.takes is not None:
+            arguments = [self._as(each, type_) for each, type_ in zip(arguments, result.takes, strict=True)]
+        if result.compute is not None:
+            return self._computed(function, result, arguments)
         kinds = [argument.kind for argument in arguments]
         if any(kind in (*HELD_BY_ARROW, ValueKind.OTHER) for kind in kinds) and not self._host.on_columns:
             raise CannotCompile(f"{function} of several columns, one of them text")
         if function in ("=", "<>", "<", "<=", ">", ">="):
             return self._compare(function, arguments)
         if function in ("AND", "OR"):
-            return self._truth(function, *(self._as(argument, ValueKind.BOOLEAN) for argument in arguments))
+            return self._truth(function, *arguments)
         if function == "IN":
-            if len(arguments) > 64 and not self._host.on_columns:
-                raise CannotCompile("IN with more than 64 choices, which is evaluated on columns")
-            choices = [self._compare("=", [arguments[0], choice]) for choice in arguments[1:]]
-            any_equal = choices[0]
-            for choice in choices[1:]:
-                any_equal = self._named(self._truth("OR", self._named(any_equal), self._named(choice)))
-            return any_equal
+            return self._among(arguments)
         if function in ("LEAST", "GREATEST"):
-            return self._extreme(function, arguments)
+            return self._extreme(function, arguments, result.type)
         if arguments[0].valid == "False" and function not in ("IS NULL", "ISNAN"):
             return self._null(result.type)
         return self._arithmetic(function, arguments, result)
 
-    def _kernel(self, result: Typed, kernel: Kernel, texts: Sequence[str], arguments: Sequence[Value]) -> Value:
-        """A function that Arrow computes; it is null exactly where an argument is."""
-        valid = _all(argument.valid for argument in arguments)
-        if valid == "False":
-            return self._null(result.type)
-        called = f"called({', '.join([self._host.held(kernel, result.type), *texts])})"
-        if result.kind not in HELD_BY_ARROW:
-            called = f"unheld({called})"
-        return Value(result.type, called, valid)
+    def _computed(self, function: str, result: Typed, arguments: Sequence[Value]) -> Value:
+        """A function of whole columns."""
+        if not self._host.on_columns:
+            raise CannotCompile(f"{function} is evaluated on columns")
+        assert result.compute is not None
+        computation = Computation(result.compute, result.type, tuple(argument.type for argument in arguments))
+        texts = [text for argument in arguments for text in (argument.text, argument.valid or "None")]
+        held = self._host.fresh("h")
+        self._block.add(f"{held} = called({', '.join([self._host.held(computation, result.type), *texts])})")
+        text = held if result.kind in HELD_BY_ARROW else f"unheld({held})"
+        return Value(result.type, text, f"valid_of({held})")
+
+    def _higher(self, function: str, nodes: Sequence[Node]) -> Value:
+        """A function with functions as arguments, which may read columns."""
+        fields = self._fields()
+        own: list[Value] = []
+        typed: list[Typed] = []
+        for node in nodes:
+            if isinstance(node, Lambda):
+                typed.append(LambdaTyped(pa.null(), True, lambda_=node, fields=fields))
+            else:
+                own.append(self._operand(node))
+                typed.append(self._typed(own[-1]))
+        result = rule_of(function)(typed)
+        if result.takes is not None:
+            own = [self._as(each, type_) for each, type_ in zip(own, result.takes, strict=True)]
+        captured = sorted({name for each in typed if isinstance(each, LambdaTyped) for name in each.captured})
+        return self._computed(function, result, [*own, *(self.write(ColumnRef(name)) for name in captured)])
+
+    def _among(self, arguments: list[Value]) -> Value:
+        if len(arguments) > 64 and not self._host.on_columns:
+            raise CannotCompile("IN with more than 64 choices, which is evaluated on columns")
+        choices = [self._call("=", [arguments[0], choice]) for choice in arguments[1:]]
+        any_equal = choices[0]
+        for choice in choices[1:]:
+            any_equal = self._named(self._truth("OR", self._named(any_equal), self._named(choice)))
+        return any_equal
 
     def _arithmetic(self, function: str, arguments: list[Value], result: Typed) -> Value:
         first, valid = arguments[0], _all(argument.valid for argument in arguments)
         floats = ValueKind.FLOAT in [argument.kind for argument in arguments]
-        texts = [f"float({a.text})" if floats and a.kind is ValueKind.INTEGER else a.text for a in arguments]
+        texts = [argument.text for argument in arguments]
         match function:
             case "+" | "-" | "*" if floats:
-                return Value(result.type, f"({texts[0]} {function} {texts[1]})", valid)
+                return self._real(f"({texts[0]} {function} {texts[1]})", result.type, valid)
             case "+" | "-" | "*":
                 return self._checked(function, texts[0], texts[1], result.type, valid)
-            case "/" | "%":
-                right = arguments[1]
-                divided = f"float({texts[0]}) / float({texts[1]})"
-                if function == "%":
-                    divided = f"np.fmod({texts[0]}, {texts[1]})" if floats else f"remainder({texts[0]}, {texts[1]})"
-                if right.constant:
-                    return Value(result.type, f"({divided})", valid)
-                name = self._host.fresh("q")
-                self._block.add(f"{name} = {'0.0' if result.kind is ValueKind.FLOAT else 'np.int64(0)'}")
-                with self._inside(f"if {texts[1]} != 0:"):
-                    self._block.add(f"{name} = {divided}")
-                return Value(result.type, name, _all([valid, f"({texts[1]} != 0)"]))
+            case "/" | "%" | "DIV" | "PMOD":
+                return self._divide(function, arguments, result.type, valid, floats=floats)
+            case "&" | "|" | "^":
+                return Value(result.type, f"({texts[0]} {function} {texts[1]})", valid)
+            case "~":
+                return Value(result.type, f"({texts[0]} ^ np.int64(-1))", valid)
             case "NEGATE" if floats:
                 return Value(result.type, f"(-{first.text})", valid)
             case "NEGATE":
@@ -355,35 +246,29 @@ class ExpressionWriter:
                 opposite = self._named(self._checked("-", "np.int64(0)", first.text, result.type, valid))
                 return Value(result.type, f"max({first.text}, {opposite.text})", valid)
             case "FLOOR" | "CEIL":
-                return Value(result.type, f"np.{function.lower()}({first.text})" if floats else first.text, valid)
-            case "ROUND" if first.kind is ValueKind.FLOAT:
+                if not floats:
+                    return first
+                whole = self._named(Value(DOUBLE, f"np.{function.lower()}({first.text})", valid))
+                wrong = f"({whole.text} < {float(-(2**63))!r} or {whole.text} >= {float(2**63)!r})"
+                self._fail(wrong if valid is None else f"{whole.valid} and {wrong}", OVERFLOW.format(64))
+                return Value(result.type, f"saturated({whole.text})", whole.valid)
+            case "ROUND":
                 places = int(arguments[1].constant) if len(arguments) == 2 else 0  # type: ignore[arg-type]
                 return Value(result.type, f"rounded({first.text}, {self._host.literal(10.0**places)})", first.valid)
-            case "ROUND":
-                return Value(result.type, first.text, first.valid)
             case "SQRT":
-                return Value(result.type, f"np.sqrt(float({first.text}))", valid)
+                return Value(result.type, f"np.sqrt({first.text})", valid)
             case "EXP":
-                return Value(result.type, f"exponential(float({first.text}))", valid)
+                return Value(result.type, f"exponential({first.text})", valid)
             case "POWER":
-                return Value(result.type, f"power(float({first.text}), float({arguments[1].text}))", valid)
+                return Value(result.type, f"power({first.text}, {arguments[1].text})", valid)
             case "LN" | "LOG":
                 return self._logarithm(arguments, result.type)
             case "ISNAN":
-                return Value(pa.bool_(), f"({_all([valid, f'np.isnan(float({first.text}))'])})")
+                return Value(BOOLEAN, f"({_all([valid, f'np.isnan({first.text})'])})")
             case "NOT":
                 return Value(result.type, f"({_all([valid, f'not {first.text}'])})", valid)
             case "IS NULL":
                 return Value(result.type, "False" if valid is None else f"(not {valid})")
-            case "NULLIF":
-                equal = self._named(self._compare("=", arguments))
-                unequal = _all([first.valid, f"(not {equal.text})"])
-                text = self._as(first, result.kind).text
-                if result.kind in HELD_BY_ARROW:
-                    text = f"({text} if {unequal} else {self._null(result.type).text})"
-                return Value(
-                    result.type, f"({unequal} and {text})" if result.kind is ValueKind.BOOLEAN else text, unequal
-                )
             case "HOUR" | "MINUTE" | "SECOND":
                 unit, modulus = _UNITS[function]
                 return Value(result.type, f"({first.text} // {unit} % {modulus})", valid)
@@ -392,51 +277,100 @@ class ExpressionWriter:
                 return Value(result.type, f"civil({days}, {('YEAR', 'MONTH', 'DAY').index(function)})", valid)
             case "UNIX_MICROS":
                 return Value(result.type, first.text, valid)
+            case "UNIX_MILLIS" | "UNIX_SECONDS":
+                return Value(
+                    result.type, f"({first.text} // {1_000 if function == 'UNIX_MILLIS' else 1_000_000})", valid
+                )
         raise CannotCompile(f"{function} is evaluated on columns")
+
+    def _real(self, text: str, type_: pa.DataType, valid: str | None) -> Value:
+        return Value(type_, f"np.float64(np.float32({text}))" if type_ == FLOAT else text, valid)
+
+    def _divide(
+        self, function: str, arguments: Sequence[Value], type_: pa.DataType, valid: str | None, *, floats: bool
+    ) -> Value:
+        left, right = arguments[0].text, arguments[1]
+        name = self._host.fresh("q")
+        zero = f"{right.text} == 0"
+        if not right.constant:
+            self._fail(zero if valid is None else f"{valid} and {zero}", ZERO_DIVISOR)
+        self._block.add(f"{name} = {'0.0' if floats or function == '/' else 'np.int64(0)'}")
+        with self._inside(f"if {right.text} != 0:"):
+            if function == "/":
+                self._block.add(f"{name} = {left} / {right.text}")
+            elif floats:
+                self._block.add(f"{name} = np.fmod({left}, {right.text})")
+            elif function == "DIV":
+                self._block.add(f"{name} = quotient({left}, {right.text})")
+            else:
+                self._block.add(f"{name} = remainder({left}, {right.text})")
+            if function == "PMOD":
+                again = "np.fmod" if floats else "remainder"
+                with self._inside(f"if {name} < 0:"):
+                    self._block.add(f"{name} = {again}({name} + {right.text}, {right.text})")
+        if function == "DIV":
+            wrong = f"{left} == {-(2**63)} and {right.text} == -1"
+            self._fail(wrong if valid is None else f"{valid} and {wrong}", OVERFLOW.format(64))
+        return self._real(name, type_, valid)
 
     def _logarithm(self, arguments: list[Value], type_: pa.DataType) -> Value:
         """NULL unless the number, and the base if given, are positive."""
-        number = f"float({arguments[-1].text})"
+        number = arguments[-1].text
         base = arguments[0] if len(arguments) == 2 else None
         known = {2.0: "binary", 10.0: "decimal"}.get(float(base.constant or 0)) if base is not None else "natural"  # type: ignore[arg-type]
         defined = [argument.valid for argument in arguments] + [f"(not {number} <= 0.0)"]
         if base is None or known is not None:
             return Value(type_, f"{known}({number})", _all(defined))
-        divisor = f"float({base.text})"
-        return Value(type_, f"(natural({number}) / natural({divisor}))", _all([*defined, f"(not {divisor} <= 0.0)"]))
+        return Value(
+            type_, f"(natural({number}) / natural({base.text}))", _all([*defined, f"(not {base.text} <= 0.0)"])
+        )
 
     def _checked(self, symbol: str, left: str, right: str, type_: pa.DataType, valid: str | None) -> Value:
         result = self._named(Value(type_, f"{left} {symbol} {right}", valid))
-        wrong = {
-            "+": f"(({left} ^ {result.text}) & ({right} ^ {result.text})) < 0",
-            "-": f"(({left} ^ {right}) & ({left} ^ {result.text})) < 0",
-            "*": f"product_overflows({left}, {right})",
-        }[symbol]
-        self._fail(wrong if result.valid is None else f"{result.valid} and {wrong}", OVERFLOW)
+        bits = type_.bit_width if kind_of(type_) is ValueKind.INTEGER else 64
+        if bits < 64:
+            low, high = _limits(type_)
+            wrong = f"({result.text} < {low} or {result.text} > {high})"
+        else:
+            wrong = {
+                "+": f"(({left} ^ {result.text}) & ({right} ^ {result.text})) < 0",
+                "-": f"(({left} ^ {right}) & ({left} ^ {result.text})) < 0",
+                "*": f"product_overflows({left}, {right})",
+            }[symbol]
+        self._fail(wrong if result.valid is None else f"{result.valid} and {wrong}", OVERFLOW.format(bits))
         return result
 
     def _compare(self, symbol: str, arguments: Sequence[Value]) -> Value:
-        kind = common(argument.kind for argument in arguments)
-        left, right = (self._as(argument, kind) for argument in arguments) if kind else arguments
+        left, right = arguments
         valid = _all([left.valid, right.valid])
         operator = {"=": "==", "<>": "!="}.get(symbol, symbol)
-        return Value(pa.bool_(), f"({_all([valid, f'{left.text} {operator} {right.text}'])})", valid)
+        text = f"{left.text} {operator} {right.text}"
+        if left.kind is ValueKind.FLOAT:
+            text = _floats_compared(symbol, left, right)
+        return Value(BOOLEAN, f"({_all([valid, text])})", valid)
+
+    def _in_order(self, name: str, first: Node, second: Node) -> Value:
+        """AND and OR whose second side can fail: it is computed only where the first does not decide."""
+        left = self._named(self._as(self._operand(first), BOOLEAN))
+        value, defined = self._host.fresh("b"), self._host.fresh("b")
+        self._block.add(f"{value} = {left.text}", f"{defined} = {left.valid or True}")
+        open_ = _all([left.valid, f"not {left.text}"]) if name == "AND" else left.text
+        with self._inside(f"if not ({open_}):"):
+            right = self._as(self._operand(second), BOOLEAN)
+            both = self._named(self._truth(name, left, right))
+            self._block.add(f"{value} = {both.text}", f"{defined} = {both.valid or True}")
+        return Value(BOOLEAN, f"({defined} and {value})", defined)
 
     def _truth(self, name: str, left: Value, right: Value) -> Value:
         value = f"({left.text} {name.lower()} {right.text})"
         if left.valid is None and right.valid is None:
-            return Value(pa.bool_(), value)
+            return Value(BOOLEAN, value)
         false = [f"({_all([side.valid, f'not {side.text}'])})" for side in (left, right)]
         known = f"({false[0]} {'or' if name == 'AND' else 'and'} {false[1]})"
-        return Value(pa.bool_(), value, f"({value} or {known})")
+        return Value(BOOLEAN, value, f"({value} or {known})")
 
-    def _extreme(self, function: str, arguments: Sequence[Value]) -> Value:
-        kind = common(argument.kind for argument in arguments)
-        if kind is None or (kind in HELD_BY_ARROW and not self._host.on_columns):
-            raise CannotCompile(f"{function} of text")
-        if kind is ValueKind.NULL:
-            return arguments[0]
-        best, *others = [self._as(argument, kind) for argument in arguments]
+    def _extreme(self, function: str, arguments: Sequence[Value], type_: pa.DataType) -> Value:
+        best, *others = arguments
         for other in others:
             name, a, b = self._host.fresh("x"), best.text, other.text
             better = f"{a} <= {b} or {b} != {b}" if function == "LEAST" else f"{a} >= {b} or {a} != {a}"
@@ -445,36 +379,39 @@ class ExpressionWriter:
                 keeps = f"{best.valid or True} and (not {other.valid or True} or {better})"
             self._block.add(f"{name} = {a} if {keeps} else {b}")
             valid = None if best.valid is None or other.valid is None else f"({best.valid} or {other.valid})"
-            best = self._named(Value(kind.type, name, valid))
+            best = self._named(Value(type_, name, valid))
         return best
 
     # Choices: a branch is computed only where it is chosen ------------------------------------------------------------
 
     def _case(self, arguments: Sequence[Node]) -> Value:
-        results = [*arguments[1:-1:2], arguments[-1]]
-        kind = common(kind_of(self._type_of(result)) for result in results)
-        if kind is ValueKind.NULL:
-            return self._null(kind.type)
-        assert kind is not None
-        dictionary, name = self._dictionary(kind, "CASE with text in its results"), self._host.fresh("c")
+        type_ = self._common([*arguments[1:-1:2], arguments[-1]])
+        if type_ == pa.null():
+            return self._null(type_)
+        dictionary, name = self._dictionary(type_, "CASE with text in its results"), self._host.fresh("c")
 
         def branch(condition: Node, value: Node) -> str:
-            chosen = self.write(condition)
+            chosen = self._as(self._operand(condition), BOOLEAN)
             with self._inside(f"if {chosen.text}:"):
-                self._assign(name, value, kind)
+                self._assign(name, value, type_)
             return "else:"
 
         pairs = zip(arguments[:-1:2], arguments[1:-1:2], strict=True)
-        self._chain([partial(branch, *pair) for pair in pairs], partial(self._assign, name, arguments[-1], kind))
-        return Value(kind.type, name, f"{name}_ok", dictionary)
+        self._chain([partial(branch, *pair) for pair in pairs], partial(self._assign, name, arguments[-1], type_))
+        return Value(type_, name, f"{name}_ok", dictionary)
 
-    def _dictionary(self, kind: ValueKind, what: str) -> str | None:
+    def _common(self, nodes: Sequence[Node]) -> pa.DataType:
+        type_ = common_type(map(self._type_of, nodes))
+        assert type_ is not None
+        return type_
+
+    def _dictionary(self, type_: pa.DataType, what: str) -> str | None:
         """The dictionary of a choice between texts in a loop; else None."""
-        if kind not in HELD_BY_ARROW or self._host.on_columns:
+        if kind_of(type_) not in HELD_BY_ARROW or self._host.on_columns:
             return None
-        if kind not in self._host.chosen:
+        if type_ not in self._host.chosen:
             raise CannotCompile(what)
-        return self._host.chosen[kind]
+        return self._host.chosen[type_]
 
     def _chain(self, steps: Sequence[Callable[[], str]], last: Callable[[], object]) -> None:
         """Write each step into the block that the one before it opens. Python allows about a hundred nested blocks,
@@ -495,9 +432,12 @@ class ExpressionWriter:
                     self._block.add(f"{more} = True")
                 further.enter_context(self._inside(f"if {more}:"))
 
-    def _assign(self, name: str, node: Node, kind: ValueKind) -> None:
-        value = self._as(self.write(node), kind)
-        text = f"({value.text})"
+    def _assign(self, name: str, node: Node, type_: pa.DataType) -> None:
+        literal = isinstance(node, Literal) and node.value is not None
+        value = self._as(
+            self.write(node) if kind_of(type_) in HELD_BY_ARROW and not literal else self._operand(node), type_
+        )
+        text, kind = f"({value.text})", kind_of(type_)
         if kind not in HELD_BY_ARROW:
             text = {ValueKind.FLOAT: "float", ValueKind.BOOLEAN: "bool"}.get(kind, "np.int64") + text
         elif not self._host.on_columns:
@@ -505,63 +445,81 @@ class ExpressionWriter:
         self._block.add(f"{name} = {text}", f"{name}_ok = {value.valid or True}")
 
     def _coalesce(self, arguments: Sequence[Node]) -> Value:
-        kind = common(kind_of(self._type_of(argument)) for argument in arguments)
-        if kind is ValueKind.NULL:
-            return self._null(kind.type)
-        assert kind is not None
-        dictionary, name = self._dictionary(kind, "COALESCE of text"), self._host.fresh("c")
+        type_ = self._common(arguments)
+        if type_ == pa.null():
+            return self._null(type_)
+        dictionary, name = self._dictionary(type_, "COALESCE of text"), self._host.fresh("c")
 
         def choice(argument: Node) -> str:
-            self._assign(name, argument, kind)
+            self._assign(name, argument, type_)
             return f"if not {name}_ok:"
 
         *first, last = (partial(choice, argument) for argument in arguments)
         self._chain(first, last)
-        return Value(kind.type, name, f"{name}_ok", dictionary)
+        return Value(type_, name, f"{name}_ok", dictionary)
 
     # Casts ------------------------------------------------------------------------------------------------------------
 
-    def _cast(self, value: Value, target: pa.DataType) -> Value:
-        source, kind, text, valid = value.kind, kind_of(target), value.text, value.valid
-        if valid == "False":
+    def _cast(self, value: Value, target: pa.DataType, *, trying: bool = False) -> Value:
+        result = cast(self._typed(value), target, trying=trying)
+        if value.valid == "False":
             return self._null(target)
+        if value.type == target:
+            return value
+        if result.compute is not None:
+            return self._computed(f"a cast from {name_of(value.type)} to {name_of(target)}", result, [value])
+        source, kind, text, valid = value.kind, kind_of(target), value.text, value.valid
         match source, kind:
             case (ValueKind.INTEGER, ValueKind.INTEGER):
-                if target.bit_width < 64:
-                    low, high = _limits(target)
+                low, high = _limits(target)
+                if target.bit_width < value.type.bit_width or not pa.types.is_signed_integer(target):
                     self._fits(f"{text} < {low} or {text} > {high}", value, target)
                 return Value(target, text, valid)
             case (ValueKind.FLOAT, ValueKind.INTEGER):
                 low, high = _limits(target)
-                whole = self._named(Value(pa.float64(), f"np.trunc({text})"))
+                whole = self._named(Value(DOUBLE, f"np.trunc({text})"))
                 least = f"{whole.text} >= {float(low)!r}" if target.bit_width == 64 else f"{whole.text} > {low - 1.0!r}"
                 fits = f"{least} and {whole.text} < {high + 1.0!r}"
                 self._fits(f"not ({fits})", value, target)
                 return Value(target, f"(np.int64({whole.text}) if {fits} else np.int64(0))", valid)
             case (ValueKind.INTEGER | ValueKind.FLOAT, ValueKind.FLOAT):
-                single = target.bit_width == 32
-                return Value(target, f"np.float64(np.float32({text}))" if single else f"float({text})", valid)
+                return self._real(f"float({text})", target, valid)
             case (ValueKind.BOOLEAN, ValueKind.INTEGER):
                 return Value(target, f"np.int64({text})", valid)
             case (ValueKind.BOOLEAN, ValueKind.FLOAT):
                 return Value(target, f"float({text})", valid)
             case (ValueKind.INTEGER | ValueKind.FLOAT, ValueKind.BOOLEAN):
                 return Value(target, f"({_all([valid, f'{text} != 0'])})", valid)
-            case (ValueKind.TIMESTAMP, ValueKind.DATE):
+            case (_, ValueKind.DATE) if source in TIMES:
                 return Value(target, f"({text} // {MICROSECONDS_A_DAY})", valid)
-            case (ValueKind.DATE, ValueKind.TIMESTAMP):
+            case (ValueKind.DATE, _) if kind in TIMES:
                 return self._checked("*", text, f"np.int64({MICROSECONDS_A_DAY})", target, valid)
-            case _ if source is kind and (kind not in HELD_BY_ARROW or self._host.on_columns):
-                return Value(target, text, valid)
-        if self._host.on_columns and (kernel := (result := cast(self._typed(value), target)).kernel) is not None:
-            return self._kernel(result, kernel, [text, valid or "None"], [value])
-        raise CannotCompile(f"a cast from {value.type} to {target}")
+        return Value(target, text, valid)
 
     def _fits(self, wrong: str, value: Value, target: pa.DataType) -> None:
         floating = value.kind is ValueKind.FLOAT
-        message = f"{{{'value' if floating else 'whole'}}} does not fit {target}"
+        message = f"{{{'value' if floating else 'whole'}}} does not fit {name_of(target)}"
         condition = f"({wrong})" if value.valid is None else f"{value.valid} and ({wrong})"
         self._fail(condition, message, value.text if floating else "0.0", "0" if floating else value.text)
+
+
+def _floats_compared(symbol: str, left: Value, right: Value) -> str:
+    """NaN equals NaN and is above every number. Beside a constant that is none, most of that is implied."""
+    a, b = left.text, right.text
+    if symbol in ("<", "<="):  # a < b is b > a
+        left, right, a, b, symbol = right, left, b, a, {"<": ">", "<=": ">="}[symbol]
+    known = [each.constant is not None and each.constant == each.constant for each in (left, right)]
+    match symbol:
+        case "=" | "<>":
+            equal = f"{a} == {b}" if any(known) else f"({a} == {b} or ({a} != {a} and {b} != {b}))"
+            return equal if symbol == "=" else f"not {equal}"
+        case ">" if known[0]:
+            return f"{a} > {b}"
+        case ">":
+            return f"not {a} <= {b}" if known[1] else f"(not {a} <= {b} and {b} == {b})"
+        case _ if known[0]:
+            return f"{a} >= {b}"
+    return f"not {a} < {b}" if known[1] else f"({a} >= {b} or {a} != {a})"
 
 
 def _all(conditions: "Iterator[str | None] | Sequence[str | None]") -> str | None:

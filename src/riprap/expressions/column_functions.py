@@ -16,12 +16,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from riprap.expressions import kernels
-from riprap.expressions.ast import Call, Cast, Literal, Node, columns_of
-from riprap.expressions.code_writer import Block, ExpressionWriter, FunctionWriter, Value
-from riprap.expressions.kinds import ValueKind, kind_of, logical
+from riprap.expressions.ast import Call, Cast, Lambda, Literal, Node, columns_of
+from riprap.expressions.code_writer import ExpressionWriter
+from riprap.expressions.comparing import chosen
+from riprap.expressions.computed import Computation, is_long
+from riprap.expressions.generated_code import Block, FunctionWriter, Value
+from riprap.expressions.kinds import MONTHS, NESTED, ValueKind, kind_of, logical
 from riprap.expressions.typed import EvaluationError
 from riprap.expressions.vectors import Vector, aligned, from_arrow, full, validity
 
@@ -82,7 +84,11 @@ class ColumnFunction(FunctionWriter):
         return self._known("lit", np.float64(value) if isinstance(value, float) else np.int64(value))
 
     def held(self, value: object, type_: pa.DataType) -> str:
-        return self._known("held", value if callable(value) else pa.scalar(value, type_))
+        if isinstance(value, Computation):
+            return self._known("held", value)
+        if type_ == MONTHS and value is not None:
+            value = pa.MonthDayNano((value, 0, 0))
+        return self._known("held", pa.scalar(value, type_))
 
     def _known(self, stem: str, value: object) -> str:
         self._scope[name := self.fresh(stem)] = value
@@ -141,57 +147,47 @@ class Failures:
             self.row, self.site, self.reason = row, site, ""
             self.value, self.whole = (np.broadcast_to(one, np.shape(wrong)).flat[row].item() for one in (value, whole))
 
-    def called(self, mask: Any, kernel: Callable[..., Any], held: Any, *more: Any) -> Any:
-        """Arrow's result for rows. After a failure, the results for later rows are arbitrary."""
+    def called(self, mask: Any, computation: Computation, *values: Any) -> Any:
+        """The results of a function of whole columns; after a failure, arbitrary ones."""
         try:
-            return kernel(held, *more)
+            return computation.run(mask, values)
         except EvaluationError as failure:
-            if isinstance(held, pa.Scalar):
-                self._note(0, str(failure))
-                return kernel(pa.scalar(None, held.type), *more)
-        nothing = pa.scalar(None, held.type)
-        held = pc.if_else(pa.array(full(mask, len(held))), held, nothing)
-        good, bad = 0, len(held) + 1  # this many rows succeed, and this many fail
-        reason = ""
-        while bad - good > 1:
-            middle = (good + bad) // 2
-            try:
-                kernel(held.slice(0, middle), *more)
-                good = middle
-            except EvaluationError as failure:
-                bad, reason = middle, str(failure)
-        if good < len(held):
-            self._note(good, reason)
-        return kernel(pc.if_else(pa.array(np.arange(len(held)) < good), held, nothing), *more)
-
-    def _note(self, row: int, reason: str) -> None:
-        if self.row is None or row < self.row:
-            self.row, self.reason = row, reason
+            row = failure.row or 0
+            if self.row is None or row < self.row:
+                self.row, self.reason = row, str(failure)
+        rows = next((len(value) for value in values if is_long(value)), None)
+        return pa.scalar(None, computation.type) if rows is None else pa.nulls(rows, computation.type)
 
 
 def folded(node: Node) -> Node:
-    """The expression with every constant part replaced by its value; raises `EvaluationError` if one fails."""
+    """The expression with every constant part replaced by its value; raises `EvaluationError` if one fails. Constant
+    arrays, maps and structs stay as they are.
+    """
     match node:
-        case Call() | Cast() if not columns_of(node):
-            return _constant(node)
         case Call(function, arguments):
-            return Call(function, tuple(map(folded, arguments)))
-        case Cast(operand, type_):
-            return Cast(folded(operand), type_)
-    return node
+            node = Call(function, tuple(map(folded, arguments)))
+        case Cast(operand, type_, trying):
+            node = Cast(folded(operand), type_, trying)
+        case _:
+            return node
+    return node if columns_of(node) or any(isinstance(each, Lambda) for each in _parts(node)) else _constant(node)
+
+
+def _parts(node: Node) -> Sequence[Node]:
+    return node.arguments if isinstance(node, Call) else ()
 
 
 @lru_cache(maxsize=256)
-def _constant(node: Node) -> Literal:
-    if isinstance(node, Call):
-        node = Call(node.function, tuple(map(folded, node.arguments)))
-    elif isinstance(node, Cast):
-        node = Cast(folded(node.operand), node.type)
+def _constant(node: Node) -> Node:
     function = ColumnFunction(node, [], [], "")
     values, valid = function.run([])
     if valid is not None:
         return Literal(None, function.type)
-    return Literal(values.as_py() if isinstance(values, pa.Scalar) else np.asarray(values).item(), function.type)
+    if kind_of(function.type) in NESTED:
+        return node
+    if isinstance(values, pa.Scalar):
+        return Literal(values.as_py(), function.type)
+    return Literal(np.asarray(values).item(), function.type)
 
 
 # Columns as arguments -------------------------------------------------------------------------------------------------
@@ -221,24 +217,24 @@ def _choose(condition: Any, yes: Any, no: Any) -> Any:
     if condition.all():
         return yes
     if isinstance(yes, _ARROW) or isinstance(no, _ARROW):
-        return pc.if_else(pa.array(condition), yes, no)
+        return chosen(condition, *(pa.repeat(v, len(condition)) if isinstance(v, pa.Scalar) else v for v in (yes, no)))
     dtype, rows = np.result_type(yes, no), condition.size
     width = np.uint8 if dtype == np.bool_ else np.int64  # select bits, of floats too
     sides = [full(side, rows).astype(dtype, copy=False).view(width) for side in (yes, no)]
     return kernels.choose(condition, *sides).view(dtype)
 
 
-def _compared(arrow: Callable[[Any, Any], Any], function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    def compare(left: Any, right: Any) -> Any:
-        return from_arrow(arrow(left, right)).values if isinstance(left, _ARROW) else function(left, right)
-
-    return compare
-
-
 def _decoded(dictionary: pa.Array, codes: np.ndarray, valid: Any) -> pa.Array:
-    if kind_of(dictionary.type).type != dictionary.type:
-        dictionary = dictionary.cast(kind_of(dictionary.type).type)
+    if logical(dictionary.type) != dictionary.type:
+        dictionary = dictionary.cast(logical(dictionary.type))
     return dictionary.take(pa.array(codes, mask=None if valid is None else ~full(valid, len(codes))))
+
+
+def _valid_of(held: Any) -> Any:
+    """Which rows are not null: a bool, or one for each."""
+    if isinstance(held, pa.Scalar):
+        return np.bool_(held.is_valid)
+    return np.True_ if not held.null_count else validity(held)
 
 
 def _table_entry(table: np.ndarray, places: np.ndarray) -> np.ndarray:
@@ -254,18 +250,19 @@ _SCOPE: dict[str, Any] = {
     "entry": _table_entry,
     "decoded": _decoded,
     "unheld": lambda held: from_arrow(held).values,
+    "valid_of": _valid_of,
     "float": lambda values: np.asarray(values, np.float64)[()],
     "bool": lambda values: np.asarray(values, np.bool_)[()],
     "max": np.maximum,
-    "Eq": _compared(pc.equal, np.equal),
-    "NotEq": _compared(pc.not_equal, np.not_equal),
-    "Lt": _compared(pc.less, np.less),
-    "LtE": _compared(pc.less_equal, np.less_equal),
-    "Gt": _compared(pc.greater, np.greater),
-    "GtE": _compared(pc.greater_equal, np.greater_equal),
+    "Eq": np.equal,
+    "NotEq": np.not_equal,
+    "Lt": np.less,
+    "LtE": np.less_equal,
+    "Gt": np.greater,
+    "GtE": np.greater_equal,
 }
 _REAL = ("exponential", "natural", "binary", "decimal", "power")  # their last bit depends on the implementation
-_EXACT = ("product_overflows", "remainder", "rounded", "civil")
+_EXACT = ("product_overflows", "remainder", "quotient", "rounded", "saturated", "civil")
 
 
 def _vectorised(text: str, own: dict[str, Any], *, folding: bool) -> Callable[..., tuple[Any, Any]]:

@@ -1,6 +1,6 @@
 """What is known about an expression before it is evaluated: where it is null, and whether it can fail."""
 
-from riprap.expressions.ast import Call, Cast, ColumnRef, Literal, Node
+from riprap.expressions.ast import Call, Cast, ColumnRef, Lambda, Literal, Node
 
 _SURE = ("=", "<>", "<", "<=", ">", ">=", "AND", "OR", "NOT", "IS NULL", "IN", "LENGTH", "LOWER", "UPPER", "TRIM",
          "LTRIM", "RTRIM", "SUBSTRING", "CONCAT", "STARTSWITH", "LIKE", "RLIKE", "REGEXP_EXTRACT",
@@ -50,7 +50,7 @@ def may_fail(node: Node) -> bool:
     match node:
         case Call(function, arguments):
             return function not in _SURE or any(map(may_fail, arguments))
-        case Cast():
+        case Cast() | Lambda():
             return True
     return False
 
@@ -60,8 +60,10 @@ def may_be_null(node: Node) -> bool:
     match node:
         case Call(function, arguments):
             return function not in _SURE or any(map(may_be_null, arguments))
-        case Cast(operand, _):
-            return may_be_null(operand)
+        case Cast(operand, _, trying):
+            return trying or may_be_null(operand)
+        case Lambda():
+            return True
         case Literal(value, _):
             return value is None
     return False

@@ -13,6 +13,7 @@ import pyarrow as pa
 from riprap.base.errors import DataError
 from riprap.expressions.ast import Expression, Node
 from riprap.expressions.kinds import HELD_BY_ARROW, kind_of
+from riprap.expressions.value_bytes import has_own_bytes
 from riprap.expressions.vectors import address_of
 
 Fetch = Callable[[Any], Any]  # of a call's input
@@ -72,7 +73,10 @@ class Table:
         valid = result.is_valid().to_numpy(zero_copy_only=False)
         self.states = valid.astype(np.uint8)
         self.states[list(self.reasons)] = 2
-        if kind_of(self._type) in HELD_BY_ARROW:
+        if has_own_bytes(self._type):
+            self.result_dictionary = result.drop_null()
+            self.values = np.maximum(np.cumsum(valid) - 1, 0).astype(np.int64)
+        elif kind_of(self._type) in HELD_BY_ARROW:
             encoded = result.cast(self._type).dictionary_encode()
             self.result_dictionary = encoded.dictionary
             self.values = encoded.indices.fill_null(0).to_numpy().astype(np.int64)

@@ -77,15 +77,39 @@ def remainder(a, b):  # type: ignore[no-untyped-def]
     return np.int64(rest)
 
 
+@_compiled("int64(int64, int64)")
+def quotient(a, b):  # type: ignore[no-untyped-def]
+    """Rounded towards zero; wraps where it does not fit."""
+    if b == -1:
+        return np.int64(0) - a
+    whole = a // b
+    if whole < 0 and whole * b != a:
+        whole += 1
+    return np.int64(whole)
+
+
+@_compiled("int64(float64)")
+def saturated(x):  # type: ignore[no-untyped-def]
+    """A whole float as the nearest integer of 64 bits; 0 for NaN."""
+    if x != x:
+        return np.int64(0)
+    if x >= 9223372036854775808.0:
+        return np.int64(9223372036854775807)
+    if x <= -9223372036854775808.0:
+        return np.int64(-9223372036854775807) - np.int64(1)
+    return np.int64(x)
+
+
 @_compiled("float64(float64, float64)")
 def rounded(x, scale):  # type: ignore[no-untyped-def]
-    """To multiples of 1 / `scale`, halves away from zero."""
-    scaled = x * scale
-    whole = np.trunc(scaled)
-    if abs(scaled) < 2.0**52:
-        step = 1.0 if abs(scaled - whole) >= 0.5 else 0.0
-        return (whole + np.copysign(step, scaled)) / scale
-    return x  # beyond 2**52 there are no decimals to round, and scaling may have overflowed; NaN stays NaN
+    """To multiples of 1 / `scale`, halves away from zero, judging the shortest decimals that read as the number."""
+    size = abs(x)
+    if not size * scale < 2.0**49:
+        return x  # there are no decimals to round, or scaling overflows; NaN stays NaN
+    whole = np.floor(size * scale)
+    if size >= (whole * 10.0 + 5.0) / (scale * 10.0):
+        whole += 1.0
+    return np.copysign(whole / scale, x) if whole != 0.0 else 0.0
 
 
 @_compiled("int64(int64, int64)")

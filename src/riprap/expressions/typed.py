@@ -1,20 +1,22 @@
 """A type-checked node: its type, whether it can be null, and its value if it is constant.
 
-Typing rules (in `arithmetic`, `logic`, …) take type-checked arguments and return such a node, or raise `Mismatch`.
-`code_writer.py` generates the code for numbers, times and booleans; functions of text are Arrow's, and their rule
-provides them as a kernel.
+Typing rules take type-checked arguments and return such a node, or raise `Mismatch`. A rule says to which types the
+arguments are converted first (`takes`); the conversion is a cast, as Spark's analyzer inserts it. `code_writer.py`
+generates the code of most functions of numbers, times and booleans; every other function has a `compute`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from riprap.expressions.ast import Literal
-from riprap.expressions.kinds import ValueKind, common, kind_of, logical
+from riprap.expressions.kinds import DOUBLE, NUMERIC, TIMES, ValueKind, common_type, kind_of
+from riprap.expressions.type_names import name_of
 
-Kernel = Callable[..., Any]  # of the Arrow values of the arguments; null exactly where an argument is
+# Arrays of the arguments, all of one length, to the array of results. Raises `EvaluationError`.
+Compute = Callable[..., Any]
 
 
 class Mismatch(Exception):
@@ -22,7 +24,13 @@ class Mismatch(Exception):
 
 
 class EvaluationError(Exception):
-    """A value that cannot be computed. Becomes a `DataError` that names the expression."""
+    """A value that cannot be computed, and its row where that is known. Becomes a `DataError` that names the
+    expression.
+    """
+
+    def __init__(self, message: str, row: int | None = None) -> None:
+        super().__init__(message)
+        self.row = row
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,49 +39,50 @@ class Typed:
     nullable: bool  # False only when no value can be null
     text: str = ""  # the expression, as a message shows it
     constant: Literal | None = None  # its value, if it reads no column
-    kernel: Kernel | None = None  # how Arrow computes it
+    takes: tuple[pa.DataType, ...] | None = None  # the types of the arguments; None: those they have
+    compute: Compute | None = None  # how a function of Arrow arrays computes it
 
     @property
     def kind(self) -> ValueKind:
         return kind_of(self.type)
 
+    @property
+    def known(self) -> Any:
+        """The value of a constant; None if it is NULL or not constant."""
+        return None if self.constant is None else self.constant.value
+
     def __str__(self) -> str:
-        return f"{self.text} ({logical(self.type)})"
+        return f"{self.text} ({name_of(self.type)})"
 
 
-def apply(kind: ValueKind, arguments: Sequence[Typed], nullable: bool = False, kernel: Kernel | None = None) -> Typed:
+def apply(
+    type_: pa.DataType,
+    arguments: Sequence[Typed],
+    takes: Sequence[pa.DataType] | None = None,
+    *,
+    nullable: bool = False,
+    compute: Compute | None = None,
+) -> Typed:
     """A node that is null if an argument is, or if `nullable`."""
-    return Typed(kind.type, nullable or any(argument.nullable for argument in arguments), kernel=kernel)
+    null = nullable or any(argument.nullable for argument in arguments)
+    return Typed(type_, null, takes=None if takes is None else tuple(takes), compute=compute)
 
 
-def as_kind(node: Typed, kind: ValueKind) -> Typed:
-    """`node` widened to `kind`: NULL to anything, integers to floats."""
-    if node.kind is kind:
-        return node
-    constant = node.constant
-    if node.kind is ValueKind.NULL:
-        return Typed(kind.type, True, constant=Literal(None, kind.type))
-    if constant is not None and constant.value is not None:
-        constant = Literal(float(constant.value), kind.type)
-    return replace(node, type=kind.type, constant=constant)
-
-
-def agreed(arguments: Sequence[Typed], why: str) -> ValueKind:
-    """The common kind of all arguments."""
-    kind = common(argument.kind for argument in arguments)
-    if kind is None:
+def agreed(arguments: Sequence[Typed], why: str) -> pa.DataType:
+    """The common type of all arguments."""
+    type_ = common_type(argument.type for argument in arguments)
+    if type_ is None or kind_of(type_) is ValueKind.OTHER:
         raise Mismatch(f"{why}, not {' and '.join(map(str, arguments))}")
-    return kind
+    return type_
 
 
-def expect(argument: Typed, kinds: Sequence[ValueKind], function: str) -> Typed:
-    """Check that `argument` is of one of `kinds`, and return it; NULL becomes the first."""
-    if argument.kind is ValueKind.NULL:
-        return as_kind(argument, kinds[0])
-    if argument.kind not in kinds:
-        names = " or ".join(dict.fromkeys(_NAMES[kind] for kind in kinds))
-        raise Mismatch(f"{function} takes {names}, not {argument}")
-    return argument
+def number(argument: Typed, function: str) -> pa.DataType:
+    """The type of a number; a string is read as a double."""
+    if argument.kind in NUMERIC:
+        return argument.type
+    if argument.kind in (ValueKind.STRING, ValueKind.NULL):
+        return DOUBLE
+    raise Mismatch(f"{function} takes a number, not {argument}")
 
 
 def arity(arguments: Sequence[Typed], least: int, most: int | None, function: str) -> None:
@@ -82,13 +91,22 @@ def arity(arguments: Sequence[Typed], least: int, most: int | None, function: st
         raise Mismatch(f"{function} takes {wanted} argument{'' if wanted == '1' else 's'}, not {len(arguments)}")
 
 
-_NAMES = {
-    ValueKind.BOOLEAN: "a boolean",
-    ValueKind.INTEGER: "a number",
-    ValueKind.FLOAT: "a number",
-    ValueKind.STRING: "a string",
-    ValueKind.BINARY: "a binary",
-    ValueKind.TIMESTAMP: "a timestamp",
-    ValueKind.DATE: "a date",
-    ValueKind.INTERVAL: "an interval",
-}
+def convertible(argument: Typed, type_: pa.DataType) -> bool:
+    """Whether Spark converts an argument to this type of a parameter by itself."""
+    source, kind = argument.kind, kind_of(type_)
+    if argument.type == type_ or source is ValueKind.NULL:
+        return True
+    if kind is ValueKind.STRING:
+        return source not in (ValueKind.ARRAY, ValueKind.MAP, ValueKind.STRUCT, ValueKind.OTHER, ValueKind.BINARY)
+    if source is ValueKind.STRING:
+        return kind not in (ValueKind.ARRAY, ValueKind.MAP, ValueKind.STRUCT)
+    moments = (*TIMES, ValueKind.DATE)
+    if kind in moments:
+        return source in moments
+    if kind is ValueKind.INTEGER and source is ValueKind.INTEGER:
+        return bool(argument.type.bit_width <= type_.bit_width or argument.known is not None)
+    if kind in NUMERIC and source in NUMERIC:
+        return kind is not ValueKind.INTEGER
+    if kind in (ValueKind.ARRAY, ValueKind.MAP, ValueKind.STRUCT):
+        return common_type([argument.type, type_]) == type_
+    return False

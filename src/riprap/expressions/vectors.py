@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from riprap.expressions.kinds import HELD_BY_ARROW, NUMBERS, ValueKind, kind_of, numpy_dtype
+from riprap.expressions.kinds import HELD_BY_ARROW, NUMBERS, ValueKind, kind_of, logical, numpy_dtype
 
 Valid = Any  # np.ndarray of bool, np.bool_, or None
 
@@ -32,10 +32,11 @@ def boolean(values: Any, valid: Valid) -> Vector:
     return Vector(values, None) if valid is None else Vector(values & valid, valid)
 
 
-def null(kind: ValueKind) -> Vector:
+def null(type_: pa.DataType) -> Vector:
     """All null."""
+    kind = kind_of(type_)
     if kind in HELD_BY_ARROW:
-        return Vector(pa.scalar(None, kind.type), np.False_)
+        return Vector(pa.scalar(None, type_), np.False_)
     return Vector(numpy_dtype(kind).type(0), np.False_)
 
 
@@ -46,13 +47,13 @@ def from_arrow(column: pa.Array | pa.Scalar) -> Vector:
         return Vector(aligned(np.frombuffer(column.buffers()[1], word, len(column), column.offset * word.itemsize)))
     kind = kind_of(column.type)
     if kind is ValueKind.NULL:
-        return null(ValueKind.NULL)
+        return null(pa.null())
     if isinstance(column, pa.Scalar):
         if not column.is_valid:
-            return null(kind)
-        return Vector(column.cast(kind.type) if kind in HELD_BY_ARROW else from_arrow(pa.repeat(column, 1)).values[0])
-    if kind in HELD_BY_ARROW and column.type != kind.type:
-        column = column.cast(kind.type)
+            return null(logical(column.type))
+        return Vector(column if kind in HELD_BY_ARROW else from_arrow(pa.repeat(column, 1)).values[0])
+    if kind in HELD_BY_ARROW and column.type != logical(column.type):
+        column = column.cast(logical(column.type))
     valid = validity(column)
     if kind in HELD_BY_ARROW:
         return Vector(column, valid)

@@ -7,9 +7,13 @@ import pyarrow as pa
 
 from riprap.base.errors import GraphError
 from riprap.expressions import Expression
+from riprap.expressions.kinds import common_type
+from riprap.expressions.type_names import name_of
 from riprap.graph.spec_base import Columns, OperatorSpec, PartitionKey, projected_schema, user_columns
 from riprap.graph.types import is_key
 from riprap.graph.windows import Count, Window
+
+_ROUNDS = 4  # in which the types of variables that read each other settle
 
 
 class StateVariable(NamedTuple):
@@ -59,8 +63,8 @@ class Scan(OperatorSpec):
             updated = self.bind(variable.update, seen).type
             if updated != field.type:
                 raise GraphError(
-                    f"operator {self.name}: state variable {variable.name} is initially {field.type}, and its update "
-                    f"{variable.update.text!r} is {updated}; cast one of them"
+                    f"operator {self.name}: state variable {variable.name} is {name_of(field.type)}, and its update "
+                    f"{variable.update.text!r} is {name_of(updated)}; cast one of them"
                 )
         if self.predicate is not None:
             self._predicate(self.predicate, seen)
@@ -69,7 +73,23 @@ class Scan(OperatorSpec):
         return (projected_schema(self, self.projections, seen),)
 
     def seen(self, schema: pa.Schema) -> pa.Schema:
-        """The columns that updates, predicate and projections see: the tuple's, then the variables."""
+        """The columns that updates, predicate and projections see: the tuple's, then the variables. A variable has the
+        type of its updates, if its initial value converts to it: `("0.0", "total + price")` is a double.
+        """
+        seen = self._initially(schema)
+        for _ in range(_ROUNDS):
+            updated = [self.bind(variable.update, seen).type for variable in self.variables]
+            fields = list(seen)
+            for place, type_ in enumerate(updated, len(schema)):
+                wider = common_type([fields[place].type, type_])
+                fields[place] = fields[place].with_type(fields[place].type if wider is None else wider)
+            if pa.schema(fields) == seen:
+                break
+            seen = pa.schema(fields)
+        return seen
+
+    def _initially(self, schema: pa.Schema) -> pa.Schema:
+        """The columns with the types of the initial values."""
         fields = list(schema)
         for name, initial, _ in self.variables:
             if is_key(name) or name in (field.name for field in fields):

@@ -1,39 +1,19 @@
-"""The column types that streams may have.
+"""The column types that streams may have: Spark's scalars, decimals, arrays, maps and structs.
 
 A string column has one logical type in all encodings: `string`, `large_string` and dictionaries of them are the same to
 the graph, and batches of one stream may differ in their encoding.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from riprap.base.errors import GraphError, known
+from riprap.expressions.row_values import is_list
+from riprap.expressions.type_names import NESTED, SCALARS, UnknownType, type_of
 from riprap.graph.order_keys import KEY_COLUMNS
-
-_NAMES: dict[str, pa.DataType] = {
-    "bool": pa.bool_(),
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "int8": pa.int8(),
-    "int16": pa.int16(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "long": pa.int64(),
-    "bigint": pa.int64(),
-    "uint8": pa.uint8(),
-    "uint16": pa.uint16(),
-    "uint32": pa.uint32(),
-    "float": pa.float32(),
-    "float32": pa.float32(),
-    "float64": pa.float64(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-}
 
 SchemaLike: TypeAlias = pa.Schema | Mapping[str, str | pa.DataType] | str
 
@@ -47,10 +27,16 @@ def logical_type(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_large_binary(type_) or type_ == pa.binary_view():
         return pa.binary()
     if pa.types.is_timestamp(type_):
-        return pa.timestamp("us", "UTC")
-    if type_ in _NAMES.values():
+        return type_ if type_ == pa.timestamp("us") else pa.timestamp("us", "UTC")
+    if type_ in SCALARS.values() or pa.types.is_decimal128(type_):
         return type_
-    raise GraphError(f"type {type_} is not supported; columns may be {known(sorted(_NAMES))}")
+    if is_list(type_) or pa.types.is_large_list(type_):
+        return pa.list_(logical_type(type_.value_type))
+    if pa.types.is_map(type_):
+        return pa.map_(logical_type(type_.key_type), logical_type(type_.item_type))
+    if pa.types.is_struct(type_):
+        return pa.struct([pa.field(field.name, logical_type(field.type)) for field in type_])
+    raise GraphError(f"type {type_} is not supported; columns may be {known([*sorted(SCALARS), *NESTED])}")
 
 
 def logical_schema(schema: pa.Schema) -> pa.Schema:
@@ -74,27 +60,45 @@ def schema_of(description: SchemaLike) -> pa.Schema:
     if isinstance(description, pa.Schema):
         schema = description
     elif isinstance(description, str):
-        schema = pa.schema([_field(part) for part in description.split(",")])
+        schema = pa.schema([_field(part) for part in _parts(description)])
     else:
         schema = pa.schema([pa.field(name, _type(name, type_)) for name, type_ in description.items()])
     _no_duplicates(schema.names)
     return logical_schema(schema)
 
 
+def _parts(text: str) -> list[str]:
+    """The parts between commas that are in no brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "<(") - (letter in ">)")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+_COLUMN = re.compile(
+    r"\s*(?P<name>\w+)(?:\s*:\s*|\s+)(?P<type>.+?)(?P<never>\s+not\s+null)?\s*$", re.IGNORECASE | re.DOTALL
+)
+
+
 def _field(text: str) -> pa.Field:
-    words = text.replace(":", " ").split()
-    nullable = [word.lower() for word in words[2:]] != ["not", "null"]
-    if len(words) < 2 or (nullable and len(words) > 2):
+    found = _COLUMN.match(text)
+    if found is None or ("<" not in found["type"] and "(" not in found["type"] and " " in found["type"]):
         raise GraphError(f"cannot read {text.strip()!r} as a column: write 'name type' or 'name type not null'")
-    return pa.field(words[0], _type(words[0], words[1]), nullable)
+    return pa.field(found["name"], _type(found["name"], found["type"]), found["never"] is None)
 
 
 def _type(column: str, type_: str | pa.DataType) -> pa.DataType:
     if isinstance(type_, pa.DataType):
         return type_
-    if type_.lower() not in _NAMES:
-        raise GraphError(f"column {column} has unknown type {type_!r}; known types: {known(sorted(_NAMES), type_)}")
-    return _NAMES[type_.lower()]
+    try:
+        return type_of(type_)
+    except UnknownType as error:
+        names = known([*sorted(SCALARS), *NESTED], str(error))
+        raise GraphError(f"column {column} has unknown type {type_!r}; known types: {names}") from None
 
 
 def _no_duplicates(names: Iterable[str]) -> None:

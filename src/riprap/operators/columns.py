@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from riprap.expressions.value_bytes import has_own_bytes
 from riprap.expressions.vectors import address_of
 from riprap.graph.mark_keys import is_behind_trigger
 from riprap.graph.order_keys import END_KEY, SEQ, SRC, TS, TS_TYPE, KeyShape, N, OrderKey
@@ -35,7 +36,8 @@ class WordColumn(NamedTuple):
 
 
 def is_text(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_string(type_) or pa.types.is_binary(type_))
+    """Whether kernels see an id of the operator's pool: text and bytes, and what is held as bytes."""
+    return bool(pa.types.is_string(type_) or pa.types.is_binary(type_)) or has_own_bytes(type_)
 
 
 def dtype_of(type_: pa.DataType) -> type:
@@ -73,7 +75,7 @@ def to_words(array: pa.Array, pool: StringPool) -> WordColumn:
 
 
 def from_words(values: np.ndarray, valid: np.ndarray, type_: pa.DataType, pool: StringPool) -> pa.Array:
-    """Back to an Arrow column; text becomes a dictionary over the pool's strings."""
+    """Back to an Arrow column; text and bytes become a dictionary over the pool's strings."""
     missing = None if not len(valid) or valid.all() else valid == 0
     if missing is None and type_.id in _AS_THEY_ARE:
         return _fixed(values, type_)

@@ -5,16 +5,20 @@ text and text beyond ASCII; NULL where a column may have it. Each appears often,
 that only compare equal, meet in one window. `riprap.testing.checker` uses this where it is given no input.
 """
 
+from decimal import Context, Decimal
+
 import numpy as np
 import pyarrow as pa
 
 from riprap.base.randomness import generator
+from riprap.expressions.row_values import array_of, values_of
 from riprap.graph.graph import Graph
 from riprap.graph.order_keys import OrderKey
 from riprap.operators.contract import Event, Punctuation
 
 _TEXT = ["", " ", "a", "A", "ä", "a\u0308", "東京", "🙂", "\x00", "longer than eight bytes"]
 _STEPS = [0, 0, 0, 1, 2, 1_000, 2_000_000]  # microseconds between tuples: ties, and gaps that end windows
+_EXACT = Context(prec=80)
 _POOL = 6  # distinct values of one column in one input
 
 
@@ -62,6 +66,21 @@ def edges(type_: pa.DataType) -> pa.Array:
         return pa.array([True, False])
     if pa.types.is_string(type_):
         return pa.array(_TEXT)
+    if pa.types.is_decimal(type_):
+        most = 10**type_.precision - 1
+        return pa.array([Decimal(n).scaleb(-type_.scale, _EXACT) for n in (0, 1, -1, most, -most)], type_)
+    if pa.types.is_list(type_):
+        inner = values_of(edges(type_.value_type))
+        return array_of([[], inner[:1], [None], inner[:2], [inner[-1], None]], type_)
+    if pa.types.is_map(type_):
+        keys, items = values_of(edges(type_.key_type)), values_of(edges(type_.item_type))
+        return array_of(
+            [[], [(keys[0], items[0])], [(keys[0], None)], list(zip(keys[:2], items[:2], strict=True))], type_
+        )
+    if pa.types.is_struct(type_):
+        columns = [values_of(edges(field.type)) for field in type_]
+        rows = [tuple(column[k % len(column)] for column in columns) for k in range(4)]
+        return array_of([*rows, (None,) * len(columns)], type_)
     return pa.array([text.encode() for text in _TEXT] + [b"\xff"], type_)
 
 

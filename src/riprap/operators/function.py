@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.expressions.ast import Expression, Node, columns_of
-from riprap.expressions.code_writer import Block, CannotCompile, ExpressionWriter, FunctionWriter, Value
+from riprap.expressions.code_writer import ExpressionWriter
 from riprap.expressions.column_functions import folded
 from riprap.expressions.facts import may_fail
+from riprap.expressions.generated_code import Block, CannotCompile, FunctionWriter, Value
 from riprap.expressions.lookup_tables import Fetch, Table
 
 

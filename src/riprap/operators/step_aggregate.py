@@ -6,7 +6,7 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
-from riprap.expressions.code_writer import Block, CannotCompile, Value
+from riprap.expressions.generated_code import Block, CannotCompile, Value
 from riprap.graph.aggregates import AggregateCall
 from riprap.graph.order_keys import TS
 from riprap.graph.windows import Count

@@ -11,7 +11,7 @@ import re
 
 import numpy as np
 
-from riprap.expressions.code_writer import Block
+from riprap.expressions.generated_code import Block
 from riprap.operators.function import Function
 from riprap.operators.tracking import Tracker
 from riprap.operators.windowed import WindowedOperator

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from riprap.expressions.code_writer import Block, CannotCompile, Value
+from riprap.expressions.generated_code import Block, CannotCompile, Value
 from riprap.graph.windows import Count
 from riprap.operators.function import Function
 from riprap.operators.join import JoinOperator

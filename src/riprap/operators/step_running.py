@@ -14,7 +14,7 @@ from typing import cast
 
 import pyarrow as pa
 
-from riprap.expressions.code_writer import Block, Value
+from riprap.expressions.generated_code import Block, Value
 from riprap.graph.aggregates import AggregateCall
 from riprap.graph.order_keys import TS
 from riprap.graph.specs import Aggregate

@@ -7,8 +7,7 @@ variables' old values, but cannot compute with text that a row of the same call 
 
 import pyarrow as pa
 
-from riprap.expressions.code_writer import Value
-from riprap.expressions.kinds import kind_of
+from riprap.expressions.generated_code import Value
 from riprap.operators.columns import is_text
 from riprap.operators.function import Function
 from riprap.operators.scan import ScanOperator
@@ -47,7 +46,7 @@ def scan_step(function: Function, operator: ScanOperator, incoming: StepRow) -> 
     for field in operator.fields:  # all variables are read before any is written
         old = read_back(function, name, operator, 0, field.name, str(at), field.type, True)
         row[field.name] = under_name(function, block, old)
-    function.chosen = {kind_of(f.type): pool_name(name, f.type) for f in operator.fields if is_text(f.type)}
+    function.chosen = {f.type: pool_name(name, f.type) for f in operator.fields if is_text(f.type)}
     function.code = lambda value: word_of(function, block, name, operator, value)
     for column, bound in operator.updates:
         row[column] = under_name(function, block, function.expression(block, row, bound.expression))

@@ -1,5 +1,6 @@
 """Common parts of steps: the row that one step passes to the next, and the state of operators."""
 
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
@@ -8,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.expressions import Expression
-from riprap.expressions.code_writer import Block, Value
 from riprap.expressions.facts import not_null_where, only_values
+from riprap.expressions.generated_code import Block, Value
 from riprap.expressions.kinds import HELD_BY_ARROW
+from riprap.expressions.value_bytes import has_own_bytes
 from riprap.graph.order_keys import KEY_COLUMNS
 from riprap.graph.specs import OperatorSpec
 from riprap.operators.columns import is_text
@@ -271,7 +273,8 @@ def read_back(
 
 def pool_name(name: str, type_: pa.DataType) -> str:
     """The name of an operator's strings as a dictionary: one of each type, for the same ids."""
-    return f"{name}_{'pool' if pa.types.is_string(type_) else 'bytes'}"
+    own = f"{zlib.crc32(str(type_).encode()):x}" if has_own_bytes(type_) else "bytes"
+    return f"{name}_{'pool' if pa.types.is_string(type_) else own}"
 
 
 def _pool(function: Function, name: str, operator: WindowedOperator, type_: pa.DataType) -> pa.Array:

@@ -19,7 +19,7 @@ from typing import cast
 
 import pyarrow as pa
 
-from riprap.expressions.code_writer import Block, CannotCompile, Value
+from riprap.expressions.generated_code import Block, CannotCompile, Value
 from riprap.graph.order_keys import SEQ, SRC, TS, N
 from riprap.graph.specs import (
     Aggregate,

@@ -1,5 +1,5 @@
 """Strings as numbers: a pool that gives every distinct string an id, so that windows and kernels hold 64-bit words
-only.
+only. Decimals, arrays, maps and structs are in it as bytes (`expressions/value_bytes.py`).
 """
 
 import numpy as np
@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from riprap.base.errors import DataError
+from riprap.expressions.value_bytes import from_bytes, has_own_bytes, to_bytes
 from riprap.expressions.vectors import address_of
 from riprap.operators.kernels.group_tables import intern, rehash_strings
 
@@ -30,6 +31,7 @@ class StringPool:
         self._dictionaries: dict[tuple[int, ...], tuple[pa.Array, np.ndarray]] = {}
         self._view: pa.Array | None = None  # the pool as an Arrow array, made after the last new string
         self._ranks = np.empty(0, np.int64)
+        self._decoded: dict[pa.DataType, pa.Array] = {}
 
     @property
     def bytes(self) -> int:
@@ -38,6 +40,8 @@ class StringPool:
 
     def encode(self, column: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Codes of a text column's rows, which rows are not null (empty: all), and the pool's id for each code."""
+        if has_own_bytes(column.type):
+            column = to_bytes(column)
         if not isinstance(column, pa.DictionaryArray):
             column = (column.cast(pa.string()) if column.type == pa.string_view() else column).dictionary_encode()
         indices = column.indices
@@ -57,15 +61,30 @@ class StringPool:
         return ids[codes], valid
 
     def column(self, ids: np.ndarray, missing: np.ndarray | None, type_: pa.DataType) -> pa.Array:
-        """The strings of these ids."""
+        """The values of these ids."""
+        if has_own_bytes(type_):
+            used, places = np.unique(ids, return_inverse=True)
+            values = from_bytes(self.array(pa.binary()).take(pa.array(used)), type_)
+            return values.take(pa.array(places.reshape(-1), mask=missing))
         return pa.DictionaryArray.from_arrays(pa.array(ids.astype(np.int32), mask=missing), self.array(type_))
 
     def array(self, type_: pa.DataType) -> pa.Array:
         """All strings, by id."""
+        if has_own_bytes(type_):
+            return self._decoded_as(type_)
         if self._view is None or len(self._view) != self.count or self._view.type != type_:
             offsets, data = pa.py_buffer(self._offsets[: self.count + 1]), pa.py_buffer(self._bytes)
             self._view = pa.Array.from_buffers(type_, self.count, [None, offsets, data])
         return self._view
+
+    def _decoded_as(self, type_: pa.DataType) -> pa.Array:
+        """All values as this type; those of columns of other types are arbitrary."""
+        known = self._decoded.get(type_)
+        if known is None or len(known) < self.count:
+            start = 0 if known is None else len(known)
+            more = from_bytes(self.array(pa.binary()).slice(start), type_, others=True)
+            known = self._decoded[type_] = more if known is None else pa.concat_arrays([known, more])
+        return known
 
     def ranks(self) -> np.ndarray:
         """The rank of each string in the order of their bytes."""
@@ -87,6 +106,8 @@ class StringPool:
 
     def intern(self, strings: pa.Array) -> np.ndarray:
         """The id of each of these strings; none may be null."""
+        if has_own_bytes(strings.type):
+            strings = to_bytes(strings)
         if strings.type == pa.string_view():
             strings = strings.cast(pa.string())
         large = pa.types.is_large_string(strings.type) or pa.types.is_large_binary(strings.type)

@@ -2,7 +2,8 @@
 
 Format, per column: `values` are Arrow's (int8 … int64, uint8 … uint32, float32, float64; a date is int32, a time
 int64), read in place and never written; booleans are a byte each. Text and bytes are int32 codes into a `dictionary`,
-an Arrow array of strings that many views share. `valid` is a byte per row, 1 where the value is not null; None if
+an Arrow array of strings that many views share; so are
+decimals, arrays, maps and structs. `valid` is a byte per row, 1 where the value is not null; None if
 nothing is null. The value at a null is 0 for codes and arbitrary otherwise. Order-key columns (`_ts`, `_src`, `_seq`,
 `_n`) are columns like others.
 
@@ -19,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from riprap.base.errors import DataError, known
+from riprap.expressions.value_bytes import has_own_bytes
 from riprap.expressions.vectors import address_of
 from riprap.graph.order_keys import KEY_COLUMNS, SEQ, SRC, TS, KeyShape, N, OrderKey
 
@@ -76,6 +78,8 @@ class ColumnView(NamedTuple):
         if self.dictionary is None:
             return pa.Array.from_buffers(self.type, count, buffers, nulls)
         codes = pa.Array.from_buffers(pa.int32(), count, buffers, nulls)
+        if has_own_bytes(self.type):  # few of Arrow's functions support dictionaries of them
+            return self.dictionary.take(codes)
         return pa.DictionaryArray.from_arrays(codes, self.dictionary, safe=False)
 
 
@@ -89,6 +93,8 @@ def column_of(array: pa.Array) -> ColumnView:
         return ColumnView(type_, _values(array, dtype), valid)
     if type_.id == _BOOLEAN:
         return ColumnView(type_, _bytes(array.buffers()[1], array.offset, len(array)), valid)
+    if has_own_bytes(type_):
+        return _opaque(array, valid)
     if type_.id != _DICTIONARY:
         if type_.id not in _PLAIN_TEXT:
             raise DataError(f"a stream cannot have a column of type {type_}; cast it to a type that streams can have")
@@ -103,6 +109,14 @@ def column_of(array: pa.Array) -> ColumnView:
     elif dtype is not CODE:
         values = values.astype(CODE)
     return ColumnView(_LOGICAL.get(dictionary.type.id, dictionary.type), values, valid, dictionary)
+
+
+def _opaque(array: pa.Array, valid: np.ndarray | None) -> ColumnView:
+    """A dictionary with one value per row that is not null."""
+    if valid is None:
+        return ColumnView(array.type, np.arange(len(array), dtype=CODE), None, array)
+    codes = np.maximum(np.cumsum(valid, dtype=CODE) - 1, 0).astype(CODE) * valid
+    return ColumnView(array.type, codes.astype(CODE), valid, array.drop_null())
 
 
 _PLAIN_TEXT = {t.id for t in (pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary())}
@@ -202,6 +216,9 @@ def _joined(columns: list[ColumnView]) -> ColumnView:
         parts = [np.ones(len(c.values), np.uint8) if c.valid is None else c.valid for c in columns]
         valid = np.concatenate(parts)
     dictionary = first.dictionary
+    if dictionary is not None and has_own_bytes(first.type):
+        arrays = [column.array() for column in columns]
+        return column_of(pa.concat_arrays(arrays))
     if dictionary is not None:
         values, dictionary = _recoded(columns)
     return ColumnView(first.type, np.concatenate(values), valid, dictionary)

@@ -4,7 +4,8 @@
     one byte per column, padded: 1 if some of its values are NULL
     per column: if some values are NULL, a validity bit per row; then the values, padded
 
-Numbers, dates and times are stored as they are; booleans are bits; text is 32-bit codes into the dictionary of its
+Numbers, dates and times are stored as they are; booleans are bits; text (and decimals, arrays, maps and structs as
+bytes, see `expressions/value_bytes.py`) is 32-bit codes into the dictionary of its
 column (`dictionaries.py`). The length of each buffer follows from the number of rows and the stream's schema, which
 both ends know, so no lengths are sent. A slice sends only its own rows. A received message is one buffer, and its
 columns are views of it; so a retained value pins only its own message.
@@ -16,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.base.errors import DataError
+from riprap.expressions.value_bytes import from_bytes, has_own_bytes, to_bytes
 from riprap.graph.types import plain_schema
 from riprap.operators.columns import is_text
 from riprap.operators.views import ColumnView, Views, dtype_of
@@ -55,7 +57,7 @@ class ColumnEncoding:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._types = plain_schema(schema).types
-        self._dictionaries = [SentDictionary(type_) if is_text(type_) else None for type_ in self._types]
+        self._dictionaries = [SentDictionary(_sent_as(type_)) if is_text(type_) else None for type_ in self._types]
         self._bits = [pa.types.is_boolean(type_) for type_ in self._types]
         self._no_nulls = bytes(len(self._types)) + padding(len(self._types))
 
@@ -75,7 +77,7 @@ class ColumnEncoding:
                 size += _append(buffers, np.packbits(valid, bitorder="little"))
             dictionary = self._dictionaries[at]
             if dictionary is not None:
-                values, pieces = dictionary.encode(column)
+                values, pieces = dictionary.encode(_as_bytes(column) if has_own_bytes(column.type) else column)
                 if pieces:
                     lacking += [(at, piece) for piece in pieces]
             elif self._bits[at]:
@@ -88,6 +90,27 @@ class ColumnEncoding:
             size += length
         buffers[0] = bytes(nulls) if nulls is not None else self._no_nulls
         return Encoded(buffers, size, lacking)
+
+
+def _sent_as(type_: pa.DataType) -> pa.DataType:
+    return pa.binary() if has_own_bytes(type_) else type_
+
+
+def _as_bytes(column: ColumnView) -> ColumnView:
+    """The rows' values as bytes, each in its dictionary once."""
+    encoded = to_bytes(column.array()).dictionary_encode()
+    codes = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int32)
+    return ColumnView(pa.binary(), codes, column.valid, encoded.dictionary)
+
+
+def _from_bytes(codes: np.ndarray, valid: np.ndarray | None, dictionary: pa.Array, type_: pa.DataType) -> ColumnView:
+    """The inverse of `_as_bytes`: the values in use."""
+    if valid is not None:
+        codes = np.where(valid != 0, codes, 0)
+        dictionary = dictionary if len(dictionary) else pa.array([None], pa.binary())
+    used, places = np.unique(codes, return_inverse=True)
+    values = from_bytes(dictionary.take(pa.array(used)), type_)
+    return ColumnView(type_, places.reshape(-1).astype(np.int32), valid, values)
 
 
 def _append(buffers: Buffers, values: np.ndarray) -> int:
@@ -106,7 +129,7 @@ class ColumnDecoding:
     def __init__(self, schema: pa.Schema) -> None:
         self._names = tuple(schema.names)
         self._types = plain_schema(schema).types
-        self._dictionaries = [KnownDictionary(type_) if is_text(type_) else None for type_ in self._types]
+        self._dictionaries = [KnownDictionary(_sent_as(type_)) if is_text(type_) else None for type_ in self._types]
         # Per column: its type, the dtype of its values (None: bits), and the bits of a value.
         self._columns = [
             (type_, None if pa.types.is_boolean(type_) else dtype_of(type_), 32 if is_text(type_) else type_.bit_width)
@@ -155,7 +178,12 @@ class ColumnDecoding:
                 codes = np.frombuffer(body, dtype, rows, at)
                 if codes.view(np.uint32).max() >= known.count and (known.count or valid is None or valid.any()):
                     raise DataError(f"a code that is not among the {known.count} values of its dictionary")
-                columns.append(ColumnView(type_, codes, valid, known.array))
+                own = has_own_bytes(type_)
+                columns.append(
+                    _from_bytes(codes, valid, known.array, type_)
+                    if own
+                    else ColumnView(type_, codes, valid, known.array)
+                )
             at += width + (-width & 7)
         if at != end:
             raise DataError(f"a message with {end - at} bytes after its columns")
