@@ -18,6 +18,7 @@ import pyarrow as pa
 from riprap.base.errors import GraphError, known
 from riprap.expressions import Expression, parse
 from riprap.graph.order_keys import TS_TYPE
+from riprap.graph.types import not_a_key
 
 MOMENTS = ("stddev_samp", "stddev_pop", "var_samp", "var_pop", "skewness", "kurtosis")
 PAIRED = ("covar_samp", "covar_pop", "corr", "max_by", "min_by")  # functions of two arguments
@@ -45,6 +46,7 @@ _RENAMED = {
 _BOOLEAN = ("bool_and", "every", "bool_or", "some", "any")
 _PLAIN = ("sum", "count", "avg", "min", "max", "first", "last", "mode")
 _REWRITTEN = ("median", "count_if", "approx_count_distinct")
+_COMPARING = ("count_distinct", "min", "max", "mode", "collect_set")
 FUNCTIONS = (*_PLAIN, *_RENAMED, *_REWRITTEN, *_SHARED, *MOMENTS, *PAIRED, *BITS, *COLLECTED, *BOUNDS)
 
 _FUNCTION = re.compile(r"^\s*(\w+)\s*\(")
@@ -76,6 +78,9 @@ class AggregateCall:
     def output_field(self, argument: pa.DataType | None, nullable: bool, second: pa.DataType | None = None) -> pa.Field:
         """The output column of this call for arguments of these types."""
         function = self.function
+        compared = second if function in ("max_by", "min_by") else argument if function in _COMPARING else None
+        if compared is not None and (why := not_a_key(compared)):
+            raise GraphError(f"what {self.name} compares {why}")
         if function in ("count", "count_distinct"):
             return pa.field(self.name, pa.int64(), nullable=False)
         if function in BOUNDS:

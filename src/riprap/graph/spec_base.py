@@ -15,7 +15,7 @@ from riprap.base.errors import ExpressionError, GraphError, known
 from riprap.expressions import Bound, Expression, bind
 from riprap.graph.annotations import Annotations
 from riprap.graph.order_keys import KeyShape, visible_schema
-from riprap.graph.types import is_key
+from riprap.graph.types import is_key, not_a_key
 from riprap.graph.windows import Window, Zero
 
 Columns = frozenset[str]
@@ -97,12 +97,15 @@ class OperatorSpec:
             )
         return bound
 
-    def _columns_exist(self, names: Sequence[str], schema: pa.Schema, what: str) -> None:
+    def _check_columns(self, names: Sequence[str], schema: pa.Schema, what: str) -> None:
+        """Whether they exist, and their values can be compared."""
         for name in names:
             if name not in schema.names:
                 raise GraphError(
                     f"operator {self.name}: {what} column {name} is unknown; available: {known(schema.names, name)}"
                 )
+            if why := not_a_key(schema.field(name).type):
+                raise GraphError(f"operator {self.name}: {what} column {name} {why}")
 
 
 def user_columns(expression: Expression) -> Columns:

@@ -48,7 +48,7 @@ class DropDuplicates(OperatorSpec):
         return (Count(1) if self.within is None else Time(self.within),)
 
     def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
-        self._columns_exist(self.by, inputs[0], "key")
+        self._check_columns(self.by, inputs[0], "key")
         return inputs
 
     def needed(self, inputs: tuple[pa.Schema, ...], wanted: tuple[Columns, ...]) -> tuple[Columns, ...]:
@@ -206,8 +206,8 @@ def _check_on(
     spec: OperatorSpec, on: tuple[tuple[str, str], ...], left: pa.Schema, right: pa.Schema, what: str
 ) -> None:
     for mine, other in on:
-        spec._columns_exist([mine], left, "join")
-        spec._columns_exist([other], right, what)
+        spec._check_columns([mine], left, "join")
+        spec._check_columns([other], right, what)
         types = left.field(mine).type, right.field(other).type
         if types[0] != types[1]:
             raise GraphError(

@@ -55,7 +55,7 @@ class Scan(OperatorSpec):
         return (Count(1),)  # of the variables: their values after the latest tuple
 
     def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
-        self._columns_exist(self.by, inputs[0], "group-by")
+        self._check_columns(self.by, inputs[0], "group-by")
         if not self.variables:
             raise GraphError(f"operator {self.name}: it has no state variable; use select or map if none is needed")
         seen = self.seen(inputs[0])

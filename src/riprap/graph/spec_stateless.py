@@ -42,7 +42,7 @@ class Source(OperatorSpec):
 
     def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
         if self.time is not None:
-            self._columns_exist([self.time], self.schema, "time")
+            self._check_columns([self.time], self.schema, "time")
             type_ = self.schema.field(self.time).type
             if not (pa.types.is_timestamp(type_) or pa.types.is_int64(type_)):
                 raise GraphError(
@@ -267,7 +267,7 @@ class UserDefined(OperatorSpec):
 
     def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
         for schema, by in zip(inputs, self.partition_keys, strict=True):
-            self._columns_exist(by or (), schema, "group-by")
+            self._check_columns(by or (), schema, "group-by")
         return tuple(self.factory(**dict(self.options)).output_schemas(inputs))
 
     def output_shapes(self, inputs: tuple[KeyShape, ...]) -> tuple[KeyShape, ...]:

@@ -74,7 +74,7 @@ class Aggregate(OperatorSpec):
 
     def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
         (schema,) = inputs
-        self._columns_exist(self.by, schema, "group-by")
+        self._check_columns(self.by, schema, "group-by")
         self._check_windows()
         fields = [schema.field(name) for name in self.by]
         for call in self.calls:
@@ -199,8 +199,8 @@ class Join(OperatorSpec):
 
     def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
         for left, right in self.on:
-            self._columns_exist([left], inputs[0], "left join")
-            self._columns_exist([right], inputs[1], "right join")
+            self._check_columns([left], inputs[0], "left join")
+            self._check_columns([right], inputs[1], "right join")
             types = inputs[0].field(left).type, inputs[1].field(right).type
             if types[0] != types[1]:
                 raise GraphError(
@@ -298,7 +298,7 @@ class Sort(OperatorSpec):
         return (self.window,)
 
     def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
-        self._columns_exist([name for name, _ in self.by], inputs[0], "sort")
+        self._check_columns([name for name, _ in self.by], inputs[0], "sort")
         if not self.by:
             raise GraphError(f"operator {self.name}: a sort needs at least one column")
         if isinstance(self.window, Zero):

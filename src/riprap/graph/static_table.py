@@ -18,6 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from riprap.base.errors import DataError, GraphError
+from riprap.expressions.row_values import is_nested
+from riprap.expressions.value_bytes import to_bytes
 from riprap.graph.types import SchemaLike, logical_schema, schema_of
 
 TableLike: TypeAlias = pa.Table | pa.RecordBatch | str | PathLike[str]
@@ -51,7 +53,9 @@ class StaticTable:
         """Whether no two rows are equal in these columns; rows with NULL there do not count, they match nothing."""
         if not columns:
             return self.rows.num_rows <= 1
-        keys = pa.Table.from_batches([self.rows]).select(columns).drop_null()
+        chosen = [self.rows.column(name) for name in columns]
+        keys = pa.table(dict(zip(columns, (to_bytes(c) if is_nested(c.type) else c for c in chosen), strict=True)))
+        keys = keys.drop_null()
         return keys.group_by(columns).aggregate([]).num_rows == keys.num_rows
 
     def __getstate__(self) -> dict[str, Any]:

@@ -5,14 +5,14 @@ the graph, and batches of one stream may differ in their encoding.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from riprap.base.errors import GraphError, known
-from riprap.expressions.row_values import is_list
-from riprap.expressions.type_names import NESTED, SCALARS, UnknownType, type_of
+from riprap.expressions.row_values import is_list, is_nested
+from riprap.expressions.type_names import NESTED, SCALARS, UnknownType, name_of, type_of
 from riprap.graph.order_keys import KEY_COLUMNS
 
 SchemaLike: TypeAlias = pa.Schema | Mapping[str, str | pa.DataType] | str
@@ -37,6 +37,20 @@ def logical_type(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(type_):
         return pa.struct([pa.field(field.name, logical_type(field.type)) for field in type_])
     raise GraphError(f"type {type_} is not supported; columns may be {known([*sorted(SCALARS), *NESTED])}")
+
+
+def not_a_key(type_: pa.DataType) -> str:
+    """Why values of this type cannot be keys of groups, joins and sorts; empty if they can."""
+    if _holds(type_, pa.types.is_map):
+        return f"is {name_of(type_)}, and maps cannot be compared; use map_entries() or an element of it"
+    if is_nested(type_) and _holds(type_, pa.types.is_floating):  # 0.0 and -0.0 in it have different bytes
+        return f"is {name_of(type_)}, and floats within arrays and structs cannot be compared; use an element of it"
+    return ""
+
+
+def _holds(type_: pa.DataType, condition: Callable[[pa.DataType], bool]) -> bool:
+    """Whether the type, or one within it, is of some kind."""
+    return bool(condition(type_)) or any(_holds(type_.field(k).type, condition) for k in range(type_.num_fields))
 
 
 def logical_schema(schema: pa.Schema) -> pa.Schema:

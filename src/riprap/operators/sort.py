@@ -7,6 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from riprap.expressions.row_values import is_nested
+from riprap.expressions.value_bytes import to_bytes
 from riprap.graph.mark_keys import behind_boundary, still_open
 from riprap.graph.order_keys import START_KEY, TIMER, OrderKey
 from riprap.graph.specs import Sort
@@ -163,4 +165,6 @@ class SortOperator(WindowedOperator):
 
 
 def _plain(column: pa.Array) -> pa.Array:
+    if is_nested(column.type):
+        return to_bytes(column)  # they sort as the values do
     return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column

@@ -63,9 +63,12 @@ class StringPool:
     def column(self, ids: np.ndarray, missing: np.ndarray | None, type_: pa.DataType) -> pa.Array:
         """The values of these ids."""
         if has_own_bytes(type_):
-            used, places = np.unique(ids, return_inverse=True)
+            present = ids if missing is None else ids[~missing]  # the id of a NULL may be that of another type's value
+            used, places = np.unique(present, return_inverse=True)
             values = from_bytes(self.array(pa.binary()).take(pa.array(used)), type_)
-            return values.take(pa.array(places.reshape(-1), mask=missing))
+            rows = np.zeros(len(ids), np.int64)
+            rows[slice(None) if missing is None else ~missing] = places.reshape(-1)
+            return values.take(pa.array(rows, mask=missing))
         return pa.DictionaryArray.from_arrays(pa.array(ids.astype(np.int32), mask=missing), self.array(type_))
 
     def array(self, type_: pa.DataType) -> pa.Array:

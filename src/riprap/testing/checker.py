@@ -284,4 +284,8 @@ def _plain(column: pa.Array) -> list[object]:
 
 def _comparable(value: object) -> object:
     """Compares like Python, but floats by their bits: -0.0 differs from 0.0, and a NaN has a sign."""
-    return f"{value!r} ({pack('>d', value).hex()})" if isinstance(value, float) else value
+    if isinstance(value, float):
+        return f"{value!r} ({pack('>d', value).hex()})"
+    if isinstance(value, dict):
+        return [(name, _comparable(one)) for name, one in value.items()]
+    return [_comparable(one) for one in value] if isinstance(value, list | tuple) else value
