@@ -46,7 +46,7 @@ OPERATORS = {
     "filter": lambda left, right: left.filter("p > 0 OR size(l) > 1", name="O"),
     "select": lambda left, right: left.select("m", "p + 1 AS p1", "w.x AS x", "q", "size(g) AS n", name="O"),
     "map_python": lambda left, right: left.map_python(
-        "same", lambda m, l: repr((m, l)), "m", "l", returns="string", name="O"
+        "same", lambda m, q: repr((m, q)), "m", "q", returns="string", name="O"
     ),
     "barrier": lambda left, right: left.barrier(
         right.rename({name: f"{name}2" for name in NAMES}, name="Other"), name="O"
@@ -81,6 +81,11 @@ def test_operators_keep_the_contract_on_nested_values(name):
     check_operator(app.build(), "O", seed=0, rounds=2)
 
 
+def built(build, app, left, right, name):
+    build(left, right, name)
+    return app.build()
+
+
 @pytest.mark.parametrize("name", ["g", "w"])
 @pytest.mark.parametrize(
     "build",
@@ -96,6 +101,5 @@ def test_operators_keep_the_contract_on_nested_values(name):
 )
 def test_what_cannot_be_compared_is_no_key(build, name):
     app, left, right = streams()
-    with pytest.raises(GraphError, match="O: .*cannot be compared; use"):
-        build(left, right, name)
-        app.build()
+    with pytest.raises(GraphError, match=r"O: .*cannot be compared; use"):
+        built(build, app, left, right, name)

@@ -42,7 +42,7 @@ VARIABLES = [
     ("word", ("'none'", "none"), ("COALESCE(s, word)", lambda r: r["s"] if r["s"] is not None else r["word"])),
 ]  # fmt: skip
 WHERE = {None: lambda row: True, "n % 3 <> 2 AND (x > 0 OR last IS NULL)": lambda row: row["n"] % 3 != 2 and (
-    (row["x"] is not None and row["x"] > 0) or row["last"] is None)}  # fmt: skip
+    (row["x"] is not None and not row["x"] <= 0) or row["last"] is None)}  # fmt: skip
 
 
 @st.composite

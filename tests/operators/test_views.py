@@ -109,4 +109,4 @@ def test_keys_and_names():
     with pytest.raises(DataError, match="there is no column y"):
         view.column("y")
     with pytest.raises(DataError, match="a stream cannot have a column of type"):
-        Views.of(pa.record_batch({"l": pa.array([[1]])}))
+        Views.of(pa.record_batch({"l": pa.array([1], pa.time64("us"))}))

@@ -2,10 +2,9 @@
 
 Format, per column: `values` are Arrow's (int8 … int64, uint8 … uint32, float32, float64; a date is int32, a time
 int64), read in place and never written; booleans are a byte each. Text and bytes are int32 codes into a `dictionary`,
-an Arrow array of strings that many views share; so are
-decimals, arrays, maps and structs. `valid` is a byte per row, 1 where the value is not null; None if
-nothing is null. The value at a null is 0 for codes and arbitrary otherwise. Order-key columns (`_ts`, `_src`, `_seq`,
-`_n`) are columns like others.
+an Arrow array of strings that many views share; so are decimals, arrays, maps and structs. `valid` is a byte per row, 1
+where the value is not null; None if nothing is null. The value at a null is 0 for codes and arbitrary otherwise.
+Order-key columns (`_ts`, `_src`, `_seq`, `_n`) are columns like others.
 
 Conversion from and to a record batch copies only validity, booleans, text that is not yet a dictionary, and codes
 that are not int32. A view holds a reference to the memory that it reads. Views are immutable; two may share arrays.
