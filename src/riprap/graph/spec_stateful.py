@@ -64,7 +64,7 @@ class StatefulPython(OperatorSpec):
         return (unbounded(),)
 
     def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
-        self._columns_exist(self.by, inputs[0], "group-by")
+        self._check_columns(self.by, inputs[0], "group-by")
         if not self.by:
             raise GraphError(f"operator {self.name}: state is per key; write by=, as in by='user'")
         if self.style not in STYLES:
