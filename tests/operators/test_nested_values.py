@@ -74,11 +74,21 @@ def streams():
     return app, app.source("S", SCHEMA), app.source("R", SCHEMA)
 
 
-@pytest.mark.parametrize("name", OPERATORS)
-def test_operators_keep_the_contract_on_nested_values(name):
+def keeps_the_contract(name):
     app, left, right = streams()
     OPERATORS[name](left, right)
     check_operator(app.build(), "O", seed=0, rounds=2)
+
+
+@pytest.mark.parametrize("name", list(OPERATORS)[::5])
+def test_operators_keep_the_contract_on_nested_values(name):
+    keeps_the_contract(name)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", OPERATORS)
+def test_all_operators_keep_the_contract_on_nested_values(name):
+    keeps_the_contract(name)
 
 
 def built(build, app, left, right, name):
