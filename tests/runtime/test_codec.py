@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from riprap.base.errors import DataError
 from riprap.base.randomness import generator
+from riprap.expressions.type_names import SCALARS
 from riprap.graph.order_keys import OrderKey
-from riprap.graph.types import _NAMES
 from riprap.operators.views import Views
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.messages import Message, MessageKind
@@ -26,7 +26,7 @@ from riprap.runtime.transport.wire_frame import HEADER_SIZE, FrameKind, WireHead
 UNSIGNED = st.integers(0, 2**63 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 KEYS = st.builds(OrderKey, INT64, st.integers(-(2**31), 2**31 - 1), INT64, INT64)
-TYPES = sorted(set(_NAMES.values()), key=str)
+TYPES = sorted(set(SCALARS.values()), key=str)
 TEXT = st.sampled_from(["", "a", "ünï", "日本", "long " * 9, "b", "c"])
 
 

@@ -38,7 +38,7 @@ def build(windows: Windows = "large") -> Graph:
         select=["origin", "to_id AS via", "hops + 1 AS hops"],
         name="Hops",
     )
-    first = edges.select("from_id AS origin", "to_id AS via", "1 AS hops", name="Known")
+    first = edges.select("from_id AS origin", "to_id AS via", "CAST(1 AS BIGINT) AS hops", name="Known")
     paths = first.union(longer, name="Paths")
     near = paths.select("origin", "via", "hops", where=f"hops <= {HOPS} AND origin <> via", name="Neighbours")
     near.select("origin", "via", "hops", where=f"hops < {HOPS}", name="Again").feed("paths")
