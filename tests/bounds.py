@@ -21,7 +21,8 @@ COMPILED = {"njit", "kernel", "_compiled", "_inlined"}  # what the decorators of
 TESTS = (
     "tests/operators",
     "tests/faults",
-    "tests/expressions/test_expression_agreement.py",
+    "tests/expressions/test_expression_values.py",
+    "tests/expressions/test_expression_written.py",
     "tests/planner/test_compiled.py",
     "tests/san/test_samplers.py",
     "tests/san/test_accelerated.py",

@@ -26,7 +26,7 @@ from riprap.runtime.transport.wire_frame import HEADER_SIZE, FrameKind, WireHead
 UNSIGNED = st.integers(0, 2**63 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 KEYS = st.builds(OrderKey, INT64, st.integers(-(2**31), 2**31 - 1), INT64, INT64)
-TYPES = sorted(set(SCALARS.values()), key=str)
+TYPES = sorted((type_ for type_ in set(SCALARS.values()) if not pa.types.is_decimal(type_)), key=str)
 TEXT = st.sampled_from(["", "a", "ünï", "日本", "long " * 9, "b", "c"])
 
 
