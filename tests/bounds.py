@@ -28,7 +28,7 @@ TESTS = (
     "tests/san/test_accelerated.py",
     "tests/apps/test_market.py",
     "tests/papers/workloads/test_queries.py",
-    "tests/continuous/test_records.py",
+    "tests/continuous",
 )
 
 
